@@ -1,0 +1,27 @@
+# Every target works in a fresh clone: the first one creates .venv and installs the pinned versions.
+PY := .venv/bin/python
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/installed  ## two small Transformers trained here, aligned by every method, one report
+	$(PY) -m onebasin demo
+
+test: .venv/installed  ## two workers of one thread each
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2
+
+lint: .venv/installed  ## style, format, types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: .venv/installed  ## measure again what the documentation quotes
+	$(PY) benchmarks/run.py
+
+clean:
+	rm -rf .venv demo dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/installed: pyproject.toml constraints.txt
+	python3 -m venv --clear .venv
+	$(PY) -m pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $@

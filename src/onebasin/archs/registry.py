@@ -1,0 +1,92 @@
+"""The list of known architectures and the one call that turns a configuration into a table."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from onebasin.errors import UnknownArchitecture
+from onebasin.spec import Builder, Head, Images, ModelSpec, Tokens
+
+GUIDE = "CONTRIBUTING.md, 'Add an architecture'"
+
+Config = Any  # a transformers configuration: attributes with defaults filled in
+Declaration = Callable[[Builder, Config], None]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One model family: how its classes are called, where their heads sit, and its declaration."""
+
+    declare: Declaration
+    prefix: str
+    heads: Mapping[str, Head]
+    inputs: Callable[[Config], Tokens | Images]
+    sizes: Callable[[Config], dict[str, int]]
+    renames: tuple[tuple[str, str], ...]
+    untouched: tuple[str, ...]
+
+
+_known: dict[str, Architecture] = {}
+
+
+def architecture(
+    model_type: str, *, prefix: str, heads: Mapping[str, Head], inputs: Callable[[Config], Tokens | Images],
+    sizes: Callable[[Config], dict[str, int]], renames: tuple[tuple[str, str], ...] = (),
+    untouched: tuple[str, ...] = (),
+) -> Callable[[Declaration], Declaration]:  # fmt: skip
+    """Register a declaration under transformers' `model_type`.  `sizes` gives the lengths of labelled letters."""
+
+    def register(declare: Declaration) -> Declaration:
+        _known[model_type] = Architecture(declare, prefix, heads, inputs, sizes, renames, untouched)
+        return declare
+
+    return register
+
+
+@cache
+def _load_all() -> None:
+    package = importlib.import_module("onebasin.archs")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"onebasin.archs.{module.name}")
+
+
+def known() -> dict[str, tuple[str, ...]]:
+    """model_type -> the model classes onebasin can read."""
+    _load_all()
+    return {model_type: tuple(arch.heads) for model_type, arch in sorted(_known.items())}
+
+
+def lookup(model_type: str | None, architectures: list[str] | None) -> tuple[Architecture, str]:
+    """The registered architecture and the model class of a configuration, or a refusal that lists the choices."""
+    classes = known()
+    if model_type not in classes:
+        raise UnknownArchitecture(
+            f"No table describes model_type {model_type!r}",
+            expected=", ".join(classes),
+            found=model_type,
+            next_step=f"add one ({GUIDE}), or convert the model to one of these types",
+        )
+    name = (architectures or [None])[0]
+    if name not in classes[model_type]:
+        raise UnknownArchitecture(
+            f"The table for {model_type!r} does not cover this model class",
+            expected=", ".join(classes[model_type]),
+            found=name or "no 'architectures' entry in config.json",
+            next_step="set 'architectures' in config.json to the class the weights were saved from; "
+            f"to add a head, see {GUIDE}",
+        )
+    return _known[model_type], name
+
+
+def declare(config: Config, *, tie: bool | None = None) -> ModelSpec:
+    """The table of a model with this configuration.  `tie` overrides the configuration's tie_word_embeddings."""
+    arch, name = lookup(config.model_type, config.architectures)
+    tied = bool(getattr(config, "tie_word_embeddings", False)) if tie is None else tie
+    builder = Builder(arch.prefix, arch.heads[name], tied, arch.inputs(config), arch.sizes(config))
+    arch.declare(builder, config)
+    return builder.build(config.model_type, name, arch.renames, arch.untouched)

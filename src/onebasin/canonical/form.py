@@ -1,0 +1,55 @@
+"""Canonical form: every rewrite that applies, in the order that lets later ones apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from onebasin.canonical import rewrites
+from onebasin.checkpoint import Checkpoint
+from onebasin.errors import NotExpressible
+from onebasin.spec import ModelSpec
+
+Rewrite = Callable[[Checkpoint], Checkpoint]
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """A checkpoint in canonical form, and why some rewrites were refused."""
+
+    checkpoint: Checkpoint
+    refused: tuple[NotExpressible, ...] = field(default=())
+
+
+def _steps(spec: ModelSpec) -> Iterator[Rewrite]:
+    """Gains first, so that biases are whole; then null biases; then the mean direction."""
+    for name in spec.norms:
+        yield lambda c, name=name: rewrites.fold_gain(c, name)
+    for attention in spec.attentions:
+        for key in attention.keys:
+            yield lambda c, key=key: rewrites.drop_key_bias(c, key)
+        yield lambda c, a=attention: rewrites.fold_value_bias(c, a.value, a.output)
+    centred = [norm for norm in spec.norms.values() if norm.kind == "layer"]
+    for space in dict.fromkeys(norm.space for norm in centred):
+        yield lambda c, space=space: rewrites.centre(c, space)
+    for norm in centred:
+        if not norm.blocked:
+            yield lambda c, norm=norm: rewrites.project(c, norm.name)
+
+
+def canonicalize(checkpoint: Checkpoint, *, untie: bool = True) -> Canonical:
+    """Apply every exact rewrite that is expressible; the result has the same function, class and layout.
+
+    With `untie`, a tied head gets its own tensor (the file grows by one embedding), which frees the residual stream
+    from the last norm's gain.  Refusals are collected, not raised: each leaves a smaller family, never a wrong model.
+    """
+    if untie:
+        checkpoint = rewrites.untie(checkpoint)
+    refused = []
+    for rewrite in _steps(checkpoint.spec):
+        try:
+            checkpoint = rewrite(checkpoint)
+        except NotExpressible as reason:
+            refused.append(reason)
+    return Canonical(checkpoint, tuple(refused))
+

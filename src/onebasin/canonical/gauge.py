@@ -1,0 +1,111 @@
+"""The way back from canonical form: write a model in another model's gauge.
+
+A and a canonical B differ in how they split a norm from its readers.  Giving B the gains, offsets and value biases of A
+makes them comparable number by number: A's own files, averaged with the result in any tool, are the canonical midpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from onebasin.canonical.rewrites import LARGEST_OFFSET, along, fold_gain, keeps_offset, read_dim, through
+from onebasin.checkpoint import Checkpoint
+from onebasin.errors import Incompatible, NotExpressible
+from onebasin.spec import Attention, Linear, Norm
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def in_gauge_of(reference: Checkpoint, canonical: Checkpoint) -> Checkpoint:
+    """The model of `canonical`, function unchanged, with the folded norms and value biases of `reference`.
+
+    For a folded norm with reference gain γ and offset β:  W ← W/γ, b ← b − (W/γ)β, and the norm takes γ, β.  A norm that
+    kept its offset o takes γ and γ ⊙ o.  Where the value bias was folded, b_V becomes the reference's effective one and
+    b_O ← b_O − W_O v.  Gains that could not be folded stay the model's own.
+    """
+    _check_same_table(reference, canonical)
+    folded = [n for n in reference.spec.norms.values() if canonical.spec.norms[n.name].unit and not n.unit and not n.blocked]
+    plain = reference
+    for norm in folded:
+        plain = fold_gain(plain, norm.name)
+    result = canonical
+    for attention in reference.spec.attentions:
+        result = _restore_value_bias(plain, result, attention)
+    for norm in folded:
+        result = _restore_gain(reference, result, norm)
+    return result.derive({}, spec=reference.spec)
+
+
+def _check_same_table(reference: Checkpoint, canonical: Checkpoint) -> None:
+    if reference.spec.tied and not canonical.spec.tied:
+        raise NotExpressible(
+            "The reference ties its head to its embedding, so its last gain has no counterpart in an untied model",
+            tensor=str(reference.spec.constants["tied embedding"]),
+            next_step="write both models in canonical form instead",
+        )
+    for name, leaf in reference.spec.leaves.items():
+        other = canonical.spec.leaves.get(name)
+        if other is None or other.shape != leaf.shape:
+            raise Incompatible("The two models do not have the same tensors", tensor=name, expected=leaf.shape,
+                               found=other and other.shape, next_step="compare them with `onebasin inspect A B`")  # fmt: skip
+
+
+def _restore_value_bias(plain: Checkpoint, model: Checkpoint, attention: Attention) -> Checkpoint:
+    v, o = model.spec.linears[attention.value], model.spec.linears[attention.output]
+    if v.bias is None or o.bias is None:
+        return model
+    bias, effective = v.bias, plain[v.bias]
+    return model.derive({
+        bias: lambda: effective,
+        o.bias: lambda: model[str(o.bias)] - through(model, o, bias, effective),
+    })  # fmt: skip
+
+
+def _restore_gain(reference: Checkpoint, model: Checkpoint, norm: Norm) -> Checkpoint:
+    gain = reference[norm.gain]
+    offset = None if norm.bias is None else reference[norm.bias]
+    _check_divisible(norm, gain, offset)
+    changed: dict[str, Callable[[], Tensor]] = {norm.gain: lambda: gain}
+    keep = keeps_offset(model, norm)
+    if norm.bias is not None and offset is not None:
+        kept = gain * model[norm.bias] if keep else offset
+        changed[norm.bias] = lambda: kept
+    for reader in model.spec.readers(norm.name):
+        weight = _divided(model, reader, norm, gain)
+        changed[reader.weight] = weight
+        if reader.bias is not None and offset is not None and not keep:
+            changed[reader.bias] = _unshifted(model, reader, norm, weight, offset)
+    return model.derive(changed)
+
+
+def _check_divisible(norm: Norm, gain: Tensor, offset: Tensor | None) -> None:
+    size = 1 if offset is None else offset.abs().clamp_min(1)
+    growth = (size / gain.abs()).nan_to_num(nan=torch.inf)
+    worst = int(growth.argmax())
+    if not float(growth[worst]) <= LARGEST_OFFSET:
+        raise NotExpressible(
+            "A gain of the reference is too small to divide by",
+            tensor=norm.gain, axis=worst, space=norm.space, expected=f"|gain| >= {1 / LARGEST_OFFSET:g}",
+            found=f"{float(gain[worst]):g}", next_step="write both models in canonical form instead",
+        )  # fmt: skip
+
+
+def _divided(model: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Callable[[], Tensor]:
+    dim = read_dim(model, reader, norm)
+
+    def recipe() -> Tensor:
+        weight = model[reader.weight]
+        return weight / along(gain, weight, dim)
+
+    return recipe
+
+
+def _unshifted(
+    model: Checkpoint, reader: Linear, norm: Norm, weight: Callable[[], Tensor], offset: Tensor
+) -> Callable[[], Tensor]:
+    dim = read_dim(model, reader, norm)
+    return lambda: model[str(reader.bias)] - torch.tensordot(weight(), offset, ([dim], [0]))

@@ -1,0 +1,183 @@
+"""The exact rewrites that lead to canonical form, one function each.
+
+Each keeps the model's function to rounding, returns a stock checkpoint of the same class, and raises `NotExpressible`
+with the reason where the architecture has no place for the result.  Notation: a norm computes γ ⊙ n + β with n the
+normalised stream, a reader computes W x + b, M = I − 11ᵀ/D is the projection along the all-ones vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from einops import einsum
+
+from onebasin.canonical.structure import untied_spec
+from onebasin.checkpoint import Checkpoint
+from onebasin.errors import NotExpressible
+from onebasin.families import INVERTIBLE, Rep
+from onebasin.spec import Linear, Norm
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LARGEST_OFFSET = 1e4  # larger ratios of offset to gain would cancel digits when the result is run in float32
+
+
+def untie(checkpoint: Checkpoint) -> Checkpoint:
+    """Give the head its own copy of the embedding, so that the last gain can be folded into it alone."""
+    spec = checkpoint.spec
+    if not spec.tied:
+        return checkpoint
+    loose = untied_spec(checkpoint)
+    source = {mirror.key: mirror.of for mirror in spec.mirrors}
+    copies = {key: checkpoint.leaves[source[key]] for key in loose.leaves if key not in spec.leaves}
+    return checkpoint.derive(copies, spec=loose, config={**checkpoint.config, "tie_word_embeddings": False})
+
+
+def keeps_offset(checkpoint: Checkpoint, norm: Norm) -> bool:
+    """Whether β must stay in the norm because some reader has no bias to take Wβ."""
+    return norm.bias is not None and any(x.bias is None for x in checkpoint.spec.readers(norm.name))
+
+
+def fold_gain(checkpoint: Checkpoint, name: str) -> Checkpoint:
+    """W ← W diag(γ), b ← b + Wβ, γ ← 1, β ← 0; where a reader has no bias, β ← β/γ stays in the norm."""
+    norm = checkpoint.spec.norms[name]
+    if norm.blocked:
+        return _recognise_constant_gain(checkpoint, norm)
+    gain = checkpoint[norm.gain]
+    offset = None if norm.bias is None else checkpoint[norm.bias]
+    keep = keeps_offset(checkpoint, norm)
+    changed: dict[str, Callable[[], Tensor]] = {norm.gain: lambda: torch.ones_like(gain)}
+    if norm.bias is not None and offset is not None:
+        rest = _offset_over_gain(norm, offset, gain) if keep else torch.zeros_like(offset)
+        changed[norm.bias] = lambda: rest
+    for reader in checkpoint.spec.readers(name):
+        changed[reader.weight] = _scaled(checkpoint, reader, norm, gain)
+        if offset is not None and reader.bias is not None and not keep:
+            changed[reader.bias] = _shifted(checkpoint, reader, norm, offset)
+    return checkpoint.derive(changed, spec=checkpoint.spec.with_unit_gain(name))
+
+
+def _recognise_constant_gain(checkpoint: Checkpoint, norm: Norm) -> Checkpoint:
+    """A gain that cannot move but is the same for every coordinate labels nothing, so it may stay."""
+    gain = checkpoint[norm.gain]
+    if bool((gain == gain[0]).all()) and bool(gain[0] != 0):
+        return checkpoint.derive({}, spec=checkpoint.spec.with_unit_gain(norm.name))
+    raise NotExpressible("A norm's gain cannot be folded", tensor=norm.gain, space=norm.space, found=norm.blocked,
+                         next_step="nothing to do: the space keeps the smaller family that respects the gain")  # fmt: skip
+
+
+def read_dim(checkpoint: Checkpoint, reader: Linear, norm: Norm) -> int:
+    """The dimension of the reader's weight that the norm's output enters."""
+    dim = checkpoint.spec.leaves[reader.weight].dim(norm.space, Rep.COV)
+    assert dim is not None
+    return dim
+
+
+def along(vector: Tensor, like: Tensor, dim: int) -> Tensor:
+    """`vector` shaped so that it broadcasts along dimension `dim` of `like`."""
+    return vector.reshape([-1 if i == dim else 1 for i in range(like.ndim)])
+
+
+def _scaled(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Callable[[], Tensor]:
+    dim = read_dim(checkpoint, reader, norm)
+
+    def recipe() -> Tensor:
+        weight = checkpoint[reader.weight]
+        return weight * along(gain, weight, dim)
+
+    return recipe
+
+
+def _shifted(checkpoint: Checkpoint, reader: Linear, norm: Norm, offset: Tensor) -> Callable[[], Tensor]:
+    dim = read_dim(checkpoint, reader, norm)
+    assert reader.bias is not None
+    return lambda: checkpoint[str(reader.bias)] + torch.tensordot(checkpoint[reader.weight], offset, ([dim], [0]))
+
+
+def _offset_over_gain(norm: Norm, offset: Tensor, gain: Tensor) -> Tensor:
+    ratio = torch.where(offset == 0, torch.zeros_like(offset), offset / gain)
+    worst = int(ratio.abs().nan_to_num(nan=torch.inf).argmax())
+    if not float(ratio[worst].abs()) <= LARGEST_OFFSET:
+        raise NotExpressible(
+            "The norm's bias must stay (a reader has no bias of its own), and its gain is too small to divide by",
+            tensor=norm.gain, axis=worst, space=norm.space, expected=f"|bias/gain| <= {LARGEST_OFFSET:g}",
+            found=f"gain {float(gain[worst]):g}, bias {float(offset[worst]):g}",
+            next_step="nothing to do: the space keeps the smaller family that respects the gain",
+        )  # fmt: skip
+    return ratio
+
+
+def drop_key_bias(checkpoint: Checkpoint, key: str) -> Checkpoint:
+    """b_K ← 0: it adds the same number to every score of a query, which softmax cannot see."""
+    linear = checkpoint.spec.linears[key]
+    if linear.bias is None:
+        return checkpoint
+    inner = [axis.space for _, axis in checkpoint.spec.leaves[linear.bias].spaces() if axis.rep is Rep.COV]
+    seen = [op for space in inner for op in checkpoint.spec.ops(space) if op.admits != INVERTIBLE]
+    if seen:
+        raise NotExpressible("The key bias is not free", tensor=linear.bias, space=inner[0], found=seen[0].name,
+                             next_step="nothing to do: the bias moves with its space")  # fmt: skip
+    zeros = torch.zeros(checkpoint.spec.leaves[linear.bias].shape, dtype=torch.float64)
+    return checkpoint.derive({linear.bias: lambda: zeros})
+
+
+def fold_value_bias(checkpoint: Checkpoint, value: str, output: str) -> Checkpoint:
+    """b_O ← b_O + W_O b_V, b_V ← 0: attention weights sum to one, so the value bias arrives unchanged."""
+    v, o = checkpoint.spec.linears[value], checkpoint.spec.linears[output]
+    if v.bias is None:
+        return checkpoint
+    if o.bias is None:
+        raise NotExpressible("The value bias has no output bias to move into", tensor=v.bias,
+                             next_step="nothing to do: the bias moves with its space")  # fmt: skip
+    zeros = torch.zeros(checkpoint.spec.leaves[v.bias].shape, dtype=torch.float64)
+    return checkpoint.derive({
+        v.bias: lambda: zeros,
+        o.bias: lambda: checkpoint[str(o.bias)] + through(checkpoint, o, str(v.bias), checkpoint[str(v.bias)]),
+    })  # fmt: skip
+
+
+def through(checkpoint: Checkpoint, output: Linear, bias: str, vector: Tensor) -> Tensor:
+    """W_O · vector, for a vector with the axes of the leaf `bias` (grouped query heads share it)."""
+    leaves = checkpoint.spec.leaves
+    weight, shared = leaves[output.weight].letters, leaves[bias].letters
+    result = leaves[str(output.bias)].letters
+    return einsum(checkpoint[output.weight], vector, f"{' '.join(weight)}, {' '.join(shared)} -> {' '.join(result)}")
+
+
+def centre(checkpoint: Checkpoint, space: str) -> Checkpoint:
+    """writer ← M · writer: LayerNorm subtracts the mean anyway."""
+    spec = checkpoint.spec
+    norms = [norm for norm in spec.norms.values() if norm.space == space]
+    others = [op.name for op in spec.ops(space) if op not in {norm.op for norm in norms}]
+    if not norms or others or any(norm.kind != "layer" for norm in norms):
+        raise NotExpressible("Something other than LayerNorm reads the space and sees its mean", space=space,
+                             found=", ".join(others) or "no LayerNorm", next_step="nothing to do")  # fmt: skip
+    changed = {}
+    for leaf in spec.writers(space):
+        dim = leaf.dim(space, Rep.VEC)
+        assert dim is not None
+        changed[leaf.name] = _less_mean(checkpoint, leaf.name, dim)
+    return checkpoint.derive(changed)
+
+
+def project(checkpoint: Checkpoint, name: str) -> Checkpoint:
+    """W ← W M for the readers of a folded LayerNorm: what they read has mean zero."""
+    norm = checkpoint.spec.norms[name]
+    if norm.kind != "layer" or not norm.unit or norm.blocked or keeps_offset(checkpoint, norm):
+        raise NotExpressible("The readers of this norm see more than a vector of mean zero", tensor=norm.gain,
+                             space=norm.space, next_step="nothing to do")  # fmt: skip
+    return checkpoint.derive({
+        reader.weight: _less_mean(checkpoint, reader.weight, read_dim(checkpoint, reader, norm))
+        for reader in checkpoint.spec.readers(name)
+    })  # fmt: skip
+
+
+def _less_mean(checkpoint: Checkpoint, leaf: str, dim: int) -> Callable[[], Tensor]:
+    def recipe() -> Tensor:
+        tensor = checkpoint[leaf]
+        return tensor - tensor.mean(dim, keepdim=True)
+
+    return recipe

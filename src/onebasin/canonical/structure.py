@@ -1,0 +1,25 @@
+"""What canonical form does to the table, without looking at numbers.  Free of torch."""
+
+from __future__ import annotations
+
+from onebasin.archs import declare
+from onebasin.checkpoint import Checkpoint, transformers_config
+from onebasin.spec import ModelSpec
+
+
+def untied_spec(checkpoint: Checkpoint) -> ModelSpec:
+    """The table of the same model with a head of its own."""
+    spec = checkpoint.spec
+    if not spec.tied:
+        return spec
+    loose = declare(transformers_config(checkpoint.config), tie=False)
+    return loose.without(x for x in loose.linears.values() if x.optional and x.name not in spec.linears)
+
+
+def canonical_spec(checkpoint: Checkpoint) -> ModelSpec:
+    """The table that untying and folding reach on generic weights: the largest symmetries of a stock checkpoint."""
+    spec = untied_spec(checkpoint)
+    for norm in spec.norms.values():
+        if not norm.blocked:
+            spec = spec.with_unit_gain(norm.name)
+    return spec

@@ -1,0 +1,150 @@
+"""Checkpoint: a model as data.  Its table, one lazily computed float64 tensor per leaf, and its configuration.
+
+Every exact rewrite is a function from `Checkpoint` to `Checkpoint`: it replaces some leaves by new recipes and computes
+nothing.  Tensors are made when they are asked for, and rounded once, when they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onebasin.archs import declare, lookup
+from onebasin.checkpoint.folder import locate, read_config
+from onebasin.checkpoint.store import Progress, Store
+from onebasin.checkpoint.write import Planned, write_folder
+from onebasin.errors import BadCheckpoint, LayoutMismatch, OnebasinError
+from onebasin.spec import Leaf, ModelSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Recipe = Callable[[], "Tensor"]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """`leaves` maps leaf names to recipes; `stored` maps table keys to (name on disk, dtype on disk)."""
+
+    spec: ModelSpec
+    config: Mapping[str, Any]
+    leaves: Mapping[str, Recipe]
+    stored: Mapping[str, tuple[str, str]]
+    store: Store
+
+    @classmethod
+    def open(cls, source: str | Path, revision: str | None = None) -> Checkpoint:
+        """Read headers and configuration of a local folder or Hub id; check them against the table; read no weights."""
+        folder = locate(str(source), revision)
+        config = read_config(folder)
+        lookup(config.get("model_type"), config.get("architectures"))
+        store = Store.open(folder)
+        spec, names = declare(transformers_config(config)).bind(store.headers)
+        check_shapes(spec, {key: store.headers[name].shape for key, name in names.items()})
+        stored = {key: (name, store.headers[name].dtype) for key, name in names.items()}
+        leaves = {leaf.name: _reader(store, names[leaf.key], leaf) for leaf in spec.leaves.values()}
+        return cls(spec, config, leaves, stored, store)
+
+    def __getitem__(self, leaf: str) -> Tensor:
+        return self.leaves[leaf]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.leaves)
+
+    def check_values(self, progress: Progress | None = None) -> None:
+        """Read the file once: every number is finite, and entries that the configuration ties are equal."""
+        self.store.check_finite(progress)
+        for mirror in self.spec.mirrors:
+            if mirror.tied and mirror.key in self.stored:
+                tied, own = self.stored[mirror.of][0], self.stored[mirror.key][0]
+                if not self.store.read(tied).equal(self.store.read(own)):
+                    raise BadCheckpoint(
+                        "config.json ties two tensors that hold different numbers",
+                        tensor=own, expected=f"the numbers of {tied}",
+                        next_step="set tie_word_embeddings to false in config.json, or remove the tensor",
+                    )  # fmt: skip
+
+    def derive(
+        self, changed: Mapping[str, Recipe], *, spec: ModelSpec | None = None, config: Mapping[str, Any] | None = None
+    ) -> Checkpoint:  # fmt: skip
+        """The same checkpoint with some leaves computed differently."""
+        spec = spec or self.spec
+        leaves = {**self.leaves, **changed}
+        return replace(
+            self, spec=spec, leaves={name: leaves[name] for name in spec.leaves}, config=config or self.config
+        )
+
+    def in_memory(self) -> Checkpoint:
+        """Compute every leaf once and keep it."""
+        values = {name: self[name] for name in self}
+        return self.derive({name: (lambda value=value: value) for name, value in values.items()})
+
+    def tensor(self, key: str) -> Tensor:
+        """The stored tensor `key`, put together from its leaves in float64."""
+        import torch
+        from einops import rearrange
+
+        parts = [leaf for leaf in self.spec.leaves.values() if leaf.key == key]
+        view = parts[0].view
+        whole = torch.empty(view.shape, dtype=torch.float64)
+        window = rearrange(whole, view.pattern, **dict(view.sizes))  # splits and reorders axes: shares memory
+        for leaf in parts:
+            window[leaf.index] = self[leaf.name]
+        return whole
+
+    def save(self, out: str | Path, *, dtype: str | None = None, max_shard_size: str = "5GB",
+             extra_files: Mapping[str, str | bytes] | None = None) -> None:  # fmt: skip
+        """Write a stock folder, whole or not at all, in the stored dtypes unless another is asked for."""
+        fallback = next(iter(self.stored.values()))[1]
+        sources = {key: key for key in self.spec.keys}
+        sources |= {mirror.key: mirror.of for mirror in self.spec.mirrors if mirror.key in self.stored}
+        planned = []
+        for key, source in sources.items():
+            name, kind = self.stored.get(key, (key, fallback))
+            planned.append(Planned(name, self.spec.keys[source], dtype or kind, _maker(self, source)))
+        write_folder(Path(out), planned, config=dict(self.config), carry_from=self.store.folder,
+                     max_shard_size=max_shard_size, extra_files=extra_files or {})  # fmt: skip
+
+
+def _maker(checkpoint: Checkpoint, key: str) -> Recipe:
+    return lambda: checkpoint.tensor(key)
+
+
+def _reader(store: Store, name: str, leaf: Leaf) -> Recipe:
+    def read() -> Tensor:
+        import torch
+        from einops import rearrange
+
+        whole = rearrange(store.read(name), leaf.view.pattern, **dict(leaf.view.sizes))
+        return whole[leaf.index].to(torch.float64)
+
+    return read
+
+
+def transformers_config(config: Mapping[str, Any]) -> Any:
+    """The configuration with transformers' defaults filled in; built from data, never from code in the folder."""
+    from transformers import CONFIG_MAPPING
+
+    try:
+        return CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
+    except OnebasinError:
+        raise
+    except Exception as error:
+        raise BadCheckpoint(
+            f"config.json is not a valid {config['model_type']} configuration",
+            found=str(error).strip().replace("\n", " "),
+            next_step="correct the field named above, or take config.json from the original model",
+        ) from error
+
+
+def check_shapes(spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """The configuration's shapes are the file's shapes."""
+    for key, expected in spec.keys.items():
+        if shapes[key] != expected:
+            raise LayoutMismatch(
+                "config.json and the stored tensor disagree about a shape",
+                tensor=key, expected=expected, found=shapes[key],
+                next_step="correct config.json: take it from the run that wrote these weights",
+            )  # fmt: skip

@@ -1,0 +1,137 @@
+"""Write a checkpoint folder as transformers does, one shard in memory at a time, rounding once."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from safetensors import SafetensorError
+
+from onebasin.checkpoint.carry import carry_files
+from onebasin.checkpoint.dtypes import is_finite, nbytes, torch_dtype
+from onebasin.checkpoint.folder import INDEX
+from onebasin.checkpoint.output import whole_folder
+from onebasin.checkpoint.store import Progress
+from onebasin.errors import BadOutput
+
+if TYPE_CHECKING:
+    from huggingface_hub import StateDictSplit
+    from torch import Tensor
+
+FORMAT: Mapping[str, str] = {"format": "pt"}
+"""The metadata without which transformers refuses a safetensors file."""
+
+
+class Planned(NamedTuple):
+    """A tensor to write: known by its header before any work; `make` is called once, when its shard's turn comes."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    make: Callable[[], Tensor]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of data in the file."""
+        return nbytes(self.dtype, self.shape)
+
+
+def write_folder(
+    out: Path,
+    tensors: Sequence[Planned],
+    *,
+    config: Mapping[str, Any],
+    carry_from: Path | None,
+    extra_files: Mapping[str, str | bytes] | None = None,
+    max_shard_size: int | str = "5GB",
+    metadata: Mapping[str, str] = FORMAT,
+    progress: Progress | None = None,
+) -> None:
+    """Write the folder `out`: weights, `config.json`, the files carried over from an input, `extra_files` by name.
+
+    What `make` returns may be of any floating type, on any device; it is rounded to the planned type here and nowhere
+    else.  Raises `BadOutput` before any work if `out` cannot be written, and later if a tensor is not as planned or
+    not finite after rounding.  On any failure, and on Ctrl-C, nothing is left behind.
+    """
+    plan = {tensor.name: tensor for tensor in tensors}
+    if len(plan) != len(tensors):
+        raise ValueError("two planned tensors have the same name")
+    total, done = sum(tensor.nbytes for tensor in tensors), 0
+    with whole_folder(out, total) as partial:
+        split = _split(tensors, max_shard_size)
+        _write_json(partial / "config.json", config)
+        if carry_from:
+            carry_files(carry_from, partial)
+        for name, content in (extra_files or {}).items():
+            (partial / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        for file, names in split.filename_to_tensors.items():
+            shard = {}
+            for name in names:
+                shard[name] = _rounded(plan[name])
+                done += plan[name].nbytes
+                if progress:
+                    progress(done, total)
+            _save(shard, partial / file, metadata)
+        if split.is_sharded:
+            counts = {"total_parameters": sum(math.prod(tensor.shape) for tensor in tensors)}
+            index = {"metadata": counts | split.metadata, "weight_map": split.tensor_to_filename}
+            _write_json(partial / INDEX, index)
+
+
+def _split(tensors: Sequence[Planned], max_shard_size: int | str) -> StateDictSplit:
+    import torch
+    from huggingface_hub import split_torch_state_dict_into_shards
+
+    meta = {t.name: torch.empty(t.shape, dtype=torch_dtype(t.dtype), device="meta") for t in tensors}
+    try:
+        return split_torch_state_dict_into_shards(meta, max_shard_size=max_shard_size)
+    except ValueError as error:
+        step = "write it like 5GB or 200MB"
+        raise BadOutput(f"{max_shard_size} is not a shard size", found=error, next_step=step) from error
+
+
+def _rounded(planned: Planned) -> Tensor:
+    """The made tensor on the CPU, in the planned type, in memory of its own."""
+    import torch
+
+    made, dtype = planned.make().detach(), torch_dtype(planned.dtype)
+    if made.shape != planned.shape or made.is_floating_point() != dtype.is_floating_point:
+        raise BadOutput(
+            "a tensor is not as planned",
+            tensor=planned.name,
+            expected=f"{planned.dtype} {planned.shape}",
+            found=f"{made.dtype} {tuple(made.shape)}",
+            next_step="please report this: the plan of the output is wrong",
+        )
+    stored = torch.empty(planned.shape, dtype=dtype).copy_(made)
+    if is_finite(stored):
+        return stored
+    if is_finite(made):
+        raise BadOutput(
+            f"a tensor does not fit into {planned.dtype}",
+            tensor=planned.name,
+            expected=f"at most {torch.finfo(dtype).max:.3g}",
+            found=f"{made.abs().max().item():.3g}",
+            next_step="write in BF16 or F32",
+        )
+    step = "check that the inputs are finite, then please report this"
+    raise BadOutput("a computed tensor is not finite", tensor=planned.name, expected="finite numbers", next_step=step)
+
+
+def _save(shard: dict[str, Tensor], file: Path, metadata: Mapping[str, str]) -> None:
+    from safetensors.torch import save_file
+
+    try:
+        save_file(shard, file, metadata=dict(metadata))
+    except SafetensorError as error:  # disk full, I/O error
+        step = "nothing was written; check the disk and try again"
+        raise BadOutput(f"{file.name} could not be written", found=error, next_step=step) from error
+    shutil.copymode(file.with_name("config.json"), file)  # save_file makes files that only their owner can read
+
+
+def _write_json(file: Path, value: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")

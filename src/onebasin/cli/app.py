@@ -1,0 +1,62 @@
+"""The `onebasin` command: its verbs, and what happens to errors.
+
+Results go to stdout, everything else to stderr.  Exit codes: 0 done, 1 a promise does not hold, 2 bad input or usage,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from onebasin import __version__
+from onebasin.cli.demo import demo
+from onebasin.cli.inspect import inspect
+from onebasin.cli.verify import verify
+from onebasin.errors import OnebasinError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Align, interpolate and merge independently trained Transformers through the symmetries of their weights.",
+)
+app.command()(inspect)
+app.command()(verify)
+app.command()(demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"onebasin {__version__}, torch {version('torch')}, transformers {version('transformers')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show versions and exit.")
+    ] = False,
+) -> None:
+    """Options that come before the verb."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        app(args=arguments, prog_name="onebasin")
+    except OnebasinError as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        typer.echo(f"onebasin: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("onebasin: interrupted; nothing was written", err=True)
+        sys.exit(130)

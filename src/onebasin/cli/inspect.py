@@ -1,0 +1,73 @@
+"""`onebasin inspect A [B]`."""
+
+from __future__ import annotations
+
+import json as _json
+from typing import Annotated, Any
+
+import typer
+
+
+def inspect(
+    a: Annotated[str, typer.Argument(metavar="A", help="Checkpoint folder or Hub id.")],
+    b: Annotated[str | None, typer.Argument(metavar="[B]", help="A second one: what blocks an alignment?")] = None,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a Hub id.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Show the symmetries of a model: spaces, families and why, group dimension, ties, memory.
+
+    Reads headers and configuration only.  With B, also says what stands between the two (exit code 1 if it blocks).
+    """
+    from onebasin.checkpoint import Checkpoint
+    from onebasin.inspection import describe, describe_pair
+
+    first = Checkpoint.open(a, revision)
+    if b is None:
+        report = describe(first)
+        typer.echo(_json.dumps(report, indent=2)) if json else _print_model(report)
+        return
+    pair = describe_pair(first, Checkpoint.open(b, revision))
+    typer.echo(_json.dumps(pair, indent=2, default=str)) if json else _print_pair(pair)
+    if not pair["alignable"]:
+        raise typer.Exit(1)
+
+
+def _print_model(report: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from onebasin.cli.output import console, size
+    from onebasin.inspection import kinds
+
+    dtypes = ", ".join(report["dtypes"])
+    console.print(f"[bold]{report['architecture']}[/bold]  {report['model']}")
+    console.print(f"{report['parameters']:,} parameters, {size(report['bytes'])} on disk ({dtypes})")
+    table = Table(box=None, pad_edge=False)
+    for column in ("space", "size", "symmetries (canonical form)", "dimension", "because of"):
+        table.add_column(column, justify="right" if column in ("size", "dimension") else "left")
+    for name, count, space in kinds(report["spaces"]):
+        fibres = f"{space['fibres']} × " if space["fibres"] else ""
+        times = f"{count} × " if count > 1 else ""
+        because = ", ".join(op["operation"] for op in space["because"]) or "linear maps only"
+        table.add_row(name, f"{fibres}{space['size']}", space["family"], f"{times}{space['dimension']:,}", because)
+    console.print(table)
+    console.print(f"group dimension {report['dimension']:,}")
+    if report["tied"]:
+        console.print(f"head tied to {report['tied']}: canonical form unties it (`tie_word_embeddings: false`)")
+    for reason in dict.fromkeys(report["kept_gains"].values()):
+        gains = [name for name, why in report["kept_gains"].items() if why == reason]
+        console.print(f"{len(gains)} gain(s) stay, {gains[0]} first: {reason}")
+    memory = report["memory"]
+    console.print(f"memory: verify {size(memory['verify'])}, align two of these {size(memory['align'])}")
+
+
+def _print_pair(pair: dict[str, Any]) -> None:
+    from onebasin.cli.output import console
+
+    for side in ("a", "b"):
+        _print_model(pair[side])
+        console.print()
+    for obstacle in pair["obstacles"]:
+        kind = "blocks" if obstacle["blocks"] else "note"
+        console.print(f"{kind}: {obstacle['what']}: A has {obstacle['a']}, B has {obstacle['b']}")
+        console.print(f"  next step: {obstacle['next_step']}")
+    console.print("nothing blocks an alignment" if pair["alignable"] else "these two cannot be aligned as they are")

@@ -1,0 +1,112 @@
+"""What stands between two checkpoints and an alignment: found from headers, configurations and small files alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onebasin.checkpoint import Checkpoint
+from onebasin.spec import ModelSpec
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """One difference.  `blocks` is False where onebasin can deal with it and only says so."""
+
+    what: str
+    a: object
+    b: object
+    next_step: str
+    blocks: bool = True
+
+
+def obstacles(a: Checkpoint, b: Checkpoint) -> list[Obstacle]:
+    """Every reason why `a` and `b` cannot be brought into one basis as they are, most basic first."""
+    if a.spec.model_type != b.spec.model_type or a.spec.architecture != b.spec.architecture:
+        return [Obstacle("model class", a.spec.architecture, b.spec.architecture, "compare two models of one class")]
+    return [*_sizes(a.spec, b.spec), *_labels(a, b), *_operations(a.spec, b.spec), *_files(a, b)]
+
+
+def _sizes(a: ModelSpec, b: ModelSpec) -> Iterator[Obstacle]:
+    if len(a.attentions) != len(b.attentions):
+        step = "models of unequal depth have no common basis"
+        yield Obstacle("number of layers", len(a.attentions), len(b.attentions), step)
+        return
+    for name, space in a.spaces.items():
+        if name in b.spaces and space.size != b.spaces[name].size:
+            step = "unequal widths need an exact enlargement of the smaller model, which this version does not do yet"
+            yield Obstacle(f"size of {name}", space.size, b.spaces[name].size, step)
+
+
+def _labels(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
+    """Labelled axes: tokens, positions, classes, pixels must mean the same thing."""
+    seen = set()
+    for name, leaf in a.spec.leaves.items():
+        other = b.spec.leaves.get(name)
+        labelled = [i for i, (_, axis, *_) in enumerate(leaf.axes) if axis is None]
+        for i in labelled:
+            if other is not None and leaf.shape[i] != other.shape[i] and leaf.letters[i] not in seen:
+                seen.add(leaf.letters[i])
+                step = "give both models the same vocabulary, positions and classes first"
+                yield Obstacle(f"length of a labelled axis of {name}", leaf.shape[i], other.shape[i], step)
+    only = sorted(set(a.spec.leaves) ^ set(b.spec.leaves))
+    if only and a.spec.tied == b.spec.tied:
+        step = "compare config.json: one model has biases or norms that the other lacks"
+        yield Obstacle("tensors", f"{only[0]} {'present' if only[0] in a.spec.leaves else 'absent'}",
+                       f"{'present' if only[0] in b.spec.leaves else 'absent'}", step)  # fmt: skip
+    names = [config.get("id2label") for config in (a.config, b.config)]
+    if names[0] and names[1] and names[0] != names[1]:
+        yield Obstacle("class names (id2label)", *names, "bring both heads into one order of classes first")
+
+
+def _operations(a: ModelSpec, b: ModelSpec) -> Iterator[Obstacle]:
+    for name in a.spaces:
+        ops = [[op.name for op in spec.spaces[name].ops] for spec in (a, b) if name in spec.spaces]
+        if len(ops) == 2 and ops[0] != ops[1] and a.tied == b.tied:
+            yield Obstacle(f"operations on {name}", *map(", ".join, ops), "the two models compute different things")
+    for name, norm in a.norms.items():
+        other = b.norms.get(name)
+        if other is not None and (norm.kind, norm.eps) != (other.kind, other.eps):
+            step = "set the same eps in both configurations if you accept the small change, and measure it"
+            yield Obstacle(f"norm {name}", (norm.kind, norm.eps), (other.kind, other.eps), step)
+            break
+    for name in a.constants:
+        if name in b.constants and a.constants[name] != b.constants[name]:
+            yield Obstacle(name, a.constants[name], b.constants[name], "the two models compute different things")
+    if a.tied != b.tied:
+        step = "nothing to do: both are untied first, and the results are untied"
+        yield Obstacle("tied embeddings", a.tied, b.tied, step, blocks=False)
+
+
+_PREPROCESSING = ("size", "crop_size", "image_mean", "image_std", "do_normalize", "do_rescale", "rescale_factor", "resample")
+
+
+def _files(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
+    tokens = [_vocabulary(c.store.folder) for c in (a, b)]
+    if tokens[0] and tokens[1] and tokens[0] != tokens[1]:
+        moved = next((t for t in sorted(tokens[0]) if tokens[0][t] != tokens[1].get(t)), None)
+        first = moved if moved is not None else next(iter(sorted(set(tokens[1]) - set(tokens[0]))))
+        step = "give both models one tokenizer first: the rows of their embeddings mean different tokens"
+        yield Obstacle(f"token {first!r}", tokens[0].get(first), tokens[1].get(first), step)
+    images = [_json(c.store.folder / "preprocessor_config.json") for c in (a, b)]
+    for key in _PREPROCESSING:
+        if images[0] and images[1] and images[0].get(key) != images[1].get(key):
+            step = "the models expect different pixels: retrain, or give both one preprocessing"
+            yield Obstacle(f"preprocessing: {key}", images[0].get(key), images[1].get(key), step)
+
+
+def _vocabulary(folder: Path) -> dict[str, int]:
+    """token -> id, from whichever tokenizer file the folder has."""
+    vocabulary = _json(folder / "tokenizer.json").get("model", {}).get("vocab") or _json(folder / "vocab.json")
+    if isinstance(vocabulary, list):
+        return {entry[0] if isinstance(entry, list) else entry: i for i, entry in enumerate(vocabulary)}
+    if not vocabulary and (folder / "vocab.txt").is_file():
+        return {token: i for i, token in enumerate((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())}
+    return dict(vocabulary)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -1,0 +1,64 @@
+"""One base class for everything that can go wrong on the user's side.
+
+Each error names what it is about (tensor, axis, space), what was expected, what was found and what to do next, so that
+the message can be acted on without reading the code.
+"""
+
+from __future__ import annotations
+
+_FIELDS = ("tensor", "axis", "space", "expected", "found")
+
+
+class OnebasinError(Exception):
+    """A refusal with its reason.  `what` is one sentence; the keyword fields become one line each."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        tensor: str | None = None,
+        axis: object = None,
+        space: str | None = None,
+        expected: object = None,
+        found: object = None,
+        next_step: str | None = None,
+    ) -> None:
+        self.what, self.tensor, self.axis, self.space = what, tensor, axis, space
+        self.expected, self.found, self.next_step = expected, found, next_step
+        lines = [what]
+        lines += [f"  {name}: {value}" for name in _FIELDS if (value := getattr(self, name)) is not None]
+        if next_step:
+            lines.append(f"  next step: {next_step}")
+        super().__init__("\n".join(lines))
+
+
+class BadCheckpoint(OnebasinError):
+    """The folder cannot be read as a checkpoint: damaged, missing, foreign, or not safe to open."""
+
+
+class UnknownArchitecture(OnebasinError):
+    """No table describes this `model_type`, or this head of it."""
+
+
+class UnclaimedTensor(OnebasinError):
+    """Table and file disagree about which entries exist: an entry is unclaimed, missing or claimed twice."""
+
+
+class LayoutMismatch(OnebasinError):
+    """A tensor has another shape than the configuration says."""
+
+
+class NotInFamily(OnebasinError):
+    """A map does not belong to the family of symmetries of the space it is used on."""
+
+
+class NotExpressible(OnebasinError):
+    """An exact rewrite has no place in the stock architecture (a missing bias, a zero gain, a tie)."""
+
+
+class Incompatible(OnebasinError):
+    """Two models (or a model and an alignment) do not have the same spaces."""
+
+
+class BadOutput(OnebasinError):
+    """The output folder cannot be written."""

@@ -1,0 +1,77 @@
+"""Describe a checkpoint from its headers: spaces, families and why, group dimension, ties, memory.  Free of torch."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from onebasin.canonical.structure import canonical_spec
+from onebasin.checkpoint import Checkpoint
+from onebasin.compatibility import obstacles
+from onebasin.spec import ModelSpec
+
+FLOAT64 = 8
+
+
+def describe(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Everything `inspect` prints of one model, as plain data."""
+    stored, free = checkpoint.spec, canonical_spec(checkpoint)
+    spaces = [_space(name, stored, free) for name in free.spaces]
+    parameters = sum(math.prod(shape) for shape in stored.keys.values())
+    return {
+        "model": str(checkpoint.store.folder),
+        "model_type": stored.model_type,
+        "architecture": stored.architecture,
+        "parameters": parameters,
+        "bytes": checkpoint.store.nbytes,
+        "dtypes": dict(Counter(kind for _, kind in checkpoint.stored.values())),
+        "tied": stored.constants.get("tied embedding"),
+        "spaces": spaces,
+        "dimension": sum(space["dimension"] for space in spaces),
+        "attention_dimension": {a.name: _attention_dimension(free, a.value) for a in free.attentions},
+        "kept_gains": {norm.name: norm.blocked for norm in free.norms.values() if norm.blocked},
+        "memory": {
+            "verify": 3 * FLOAT64 * parameters,  # canonical form, moved form, running model
+            "align": 2 * FLOAT64 * parameters,  # both canonical forms
+        },
+    }
+
+
+def describe_pair(a: Checkpoint, b: Checkpoint) -> dict[str, Any]:
+    """Both models and what stands between them."""
+    found = [asdict(obstacle) for obstacle in obstacles(a, b)]
+    return {"a": describe(a), "b": describe(b), "obstacles": found, "alignable": not any(o["blocks"] for o in found)}
+
+
+def _space(name: str, stored: ModelSpec, free: ModelSpec) -> dict[str, Any]:
+    space = free.spaces[name]
+    before = stored.family(name) if name in stored.spaces else None
+    return {
+        "name": name,
+        "size": space.size,
+        "fibres": free.fibres(name),
+        "base": space.base,
+        "family": free.family(name).name,
+        "members": free.family(name).members,
+        "as_stored": before.name if before else None,
+        "dimension": free.dimension(name),
+        "because": [{"operation": op.name, "admits": op.admits.name, "why": op.why} for op in free.ops(name)],
+    }
+
+
+def _attention_dimension(spec: ModelSpec, value: str) -> int:
+    """Real dimension of one attention layer's group: all inside-head maps over its heads."""
+    (heads,) = {spec.spaces[axis.space].base for _, axis in spec.leaves[spec.linears[value].weight].spaces()} - {None}
+    return sum(spec.dimension(name) for name, space in spec.spaces.items() if space.base == heads)
+
+
+def kinds(spaces: list[dict[str, Any]]) -> list[tuple[str, int, dict[str, Any]]]:
+    """Spaces that differ only in their layer, together: (name with the layer range, count, one of them)."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for space in spaces:
+        kind = re.sub(r"layers\.\d+\.", "layers.*.", space["name"])
+        groups.setdefault((kind, space["size"], space["fibres"], space["family"]), []).append(space)
+    return [(kind, len(members), members[0]) for (kind, *_), members in groups.items()]

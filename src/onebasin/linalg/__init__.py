@@ -1,0 +1,19 @@
+"""Numerical kernels on plain tensors: nearest orthogonal matrices, assignments, stochastic matrices.
+
+Every function takes matrices of shape (..., m, n), computes in the dtype it is given (float32 or float64) and knows
+nothing of models, families or maps.
+"""
+
+from onebasin.linalg.assignment import assign
+from onebasin.linalg.orthogonal import ones_complement, polar, polar_fixing_ones
+from onebasin.linalg.stochastic import nearest_doubly_stochastic, nearest_simplex, sinkhorn
+
+__all__ = [
+    "assign",
+    "nearest_doubly_stochastic",
+    "nearest_simplex",
+    "ones_complement",
+    "polar",
+    "polar_fixing_ones",
+    "sinkhorn",
+]

@@ -1,0 +1,68 @@
+"""Nearest orthogonal matrices (Procrustes), free or fixing the all-ones vector."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+
+@lru_cache(maxsize=8)
+def _complement(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False), torch.no_grad():
+        v = torch.full((n,), n**-0.5, dtype=dtype, device=device)
+        v[0] += 1
+        return torch.eye(n, dtype=dtype, device=device)[:, 1:] - v[:, None] * v[1:] / v[0]
+
+
+def ones_complement(n: int, *, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu") -> Tensor:
+    """An orthonormal basis V of the complement of the all-ones vector, V^T V = I and V^T 1 = 0.
+
+    The last n - 1 columns of the Householder reflection I - v v^T / v_1 with v = e_1 + 1/sqrt(n), which maps e_1 to
+    -1/sqrt(n).
+
+    Returns:
+        (n, n - 1), the same for every call; shared between callers, so not to be written to.
+
+    Cost: O(n^2), once per (n, dtype, device).
+    """
+    return _complement(n, dtype, torch.device(device))
+
+
+def polar(matrix: Tensor) -> Tensor:
+    """The nearest matrix with orthonormal columns (rows, if wide): argmin_Q |M - Q|_F = argmax_Q <M, Q> = U W^T.
+
+    M = U S W^T is the thin singular value decomposition [1].
+
+    Args:
+        matrix: (..., m, n).
+
+    Cost: one SVD, O(m n min(m, n)).
+    Failure: not unique if a singular value is zero.  The gradient goes through the SVD's and is NaN where two singular
+        values coincide, in particular at every orthogonal M.
+
+    [1] P. Schoenemann, A generalized solution of the orthogonal Procrustes problem, Psychometrika 31 (1966).
+    """
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    nearest: Tensor = left @ right
+    return nearest
+
+
+def polar_fixing_ones(matrix: Tensor) -> Tensor:
+    """The nearest orthogonal Q with Q1 = 1 or Q1 = -1: argmin_Q |M - Q|_F.
+
+    Such a Q is V R V^T + s 1 1^T / n with V the basis of `ones_complement`, R orthogonal and s = 1 or -1, so the
+    problem splits: R = polar(V^T M V) and s = sign(1^T M 1).
+
+    Args:
+        matrix: (..., n, n).
+
+    Cost: one SVD of size n - 1.
+    Failure: as `polar`, on the complement; s = 1 if the entries of M sum to zero.
+    """
+    n = matrix.shape[-1]
+    basis = ones_complement(n, dtype=matrix.dtype, device=matrix.device)
+    rotation = basis @ polar(basis.mT @ matrix @ basis) @ basis.mT
+    total = matrix.sum((-2, -1), keepdim=True)
+    return rotation + torch.where(total < 0, -1.0, 1.0).to(matrix.dtype) / n

@@ -1,0 +1,69 @@
+"""Semi-permutations: units split into convex shares."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from onebasin import families
+from onebasin.families import Family, Rep
+from onebasin.linalg import assign, nearest_simplex
+from onebasin.maps.base import Map
+from onebasin.maps.draw import Draw
+from onebasin.maps.indexed import Indexed
+from onebasin.maps.monomial import matched
+
+
+class SemiPermutation(Indexed):
+    """S (m, n), m >= n, with entries >= 0, columns that sum to one and at most one positive entry per row.
+
+    Row i holds a share `scale`_i >= 0 of unit `index`_i; a row without a share is dead.  As vector the map is S, as
+    covector and as permutation part the 0/1 pattern Z of S.  Because Z^T S = I, splitting a ReLU unit or the value and
+    output maps of a head keeps the function exactly.
+    """
+
+    family: ClassVar[Family] = families.SEMI_PERMUTATION
+
+    @cached_property
+    def _size(self) -> tuple[int, int]:
+        """Every unit has a share, so the largest index is n - 1."""
+        return int(self.index.max()) + 1, self.index.shape[-1]
+
+    def _scale(self, rep: Rep) -> Tensor:
+        return self.scale if rep is Rep.VEC else (self.scale > 0).to(self.dtype)
+
+    def inverse(self) -> Self:
+        """Of a square one, which is a permutation."""
+        return super().inverse() if self.source == self.target else Map.inverse(self)
+
+    @classmethod
+    def admits(cls, source: int, target: int) -> bool:
+        """From small to large."""
+        return source <= target
+
+    @classmethod
+    def _draw(cls, source: int, target: int, draw: Draw) -> Self:
+        """Every unit gets a row, the other rows a random unit; the shares of one unit differ by at most `condition`."""
+        spare = (draw.uniform(target - source) * source).long()
+        index = torch.cat((draw.permutation(source), spare), -1).gather(-1, draw.permutation(target))
+        weight = draw.scales(target)
+        total = torch.zeros_like(weight).scatter_add(-1, index, weight)
+        return cls(index, weight / total.gather(-1, index))
+
+    @classmethod
+    def _nearest(cls, matrix: Tensor, floor: float) -> Self:
+        """Choose a unit for every row, then the nearest shares on each unit's simplex.
+
+        Each unit gets one row by assignment, every other row its largest entry.  The shares are the nearest for that
+        pattern; the pattern is a good one, not always the best (choosing it is a combinatorial problem).
+        """
+        unit = matrix.argmax(-1)
+        first = assign(matrix.mT)
+        unit = unit.scatter(-1, first, torch.arange(matrix.shape[-1], device=matrix.device).expand_as(first))
+        elsewhere = matrix.amin((-2, -1), keepdim=True) - 2  # too far below any column's maximum to get a share
+        own = torch.arange(matrix.shape[-1], device=matrix.device) == unit.unsqueeze(-1)
+        shares = nearest_simplex(torch.where(own, matrix, elsewhere).mT).mT
+        return cls(unit, matched(shares, unit))

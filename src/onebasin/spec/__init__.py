@@ -1,0 +1,11 @@
+"""Spaces, leaves, operations and the table they form.  Free of torch."""
+
+from onebasin.spec.builder import Builder, Head
+from onebasin.spec.leaves import Axis, Leaf, Space, View
+from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Tokens
+from onebasin.spec.ops import Op
+
+__all__ = [
+    "Attention", "Axis", "Builder", "Head", "Images", "Leaf", "Linear", "Mirror", "ModelSpec", "Norm", "Op", "Space",
+    "Tokens", "View",
+]  # fmt: skip

@@ -1,0 +1,149 @@
+"""The small language in which `archs` writes a table.
+
+    d = s.space("residual", 192)
+    s.leaf("wte.weight", "v d", d=d)                            # a writer: vocabulary × residual
+    q = l.linear("q_proj", "d -> (h k)", h=h, k=qk, d=d.co, norm=ln)   # reads what ln wrote, writes query space
+
+Letters name axes.  A letter given an `Axis` lives in that space (`.co` for the covector side), a letter given an
+integer picks one slice of a fused tensor, any other letter is labelled (tokens, classes, pixels) and never moves.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from onebasin.spec.leaves import Axis, Leaf, Space, letters, make_leaf
+from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Tokens
+from onebasin.spec.ops import Op, tied
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a model class puts on the stream: nothing (`key` None), or one linear map to labels or to the vocabulary."""
+
+    key: str | None = None
+    bias: bool = False
+    vocabulary: bool = False  # may share the input embedding
+    pooled: bool = False  # reads the pooler instead of the stream
+
+
+class Builder:
+    """Collects a table.  `at` gives the same table under a key prefix; `build` checks and freezes it."""
+
+    def __init__(self, prefix: str, head: Head, tie: bool, inputs: Tokens | Images, sizes: dict[str, int]) -> None:
+        self.head, self.tied = head, tie and head.vocabulary
+        self.prefix = prefix if head.key else ""
+        self._key, self._name = self.prefix, ""
+        self._inputs, self._sizes = inputs, sizes
+        self._spaces: dict[str, Space] = {}
+        self._leaves: dict[str, Leaf] = {}
+        self._linears: dict[str, Linear] = {}
+        self._norms: dict[str, Norm] = {}
+        self._attentions: list[Attention] = []
+        self._mirrors: list[Mirror] = []
+        self._outputs: dict[str, Axis | None] = {}
+        self._constants: dict[str, object] = {}
+
+    def at(self, key: str, name: str = "") -> Builder:
+        inner = copy.copy(self)
+        inner._key, inner._name = key, name
+        return inner
+
+    @property
+    def root(self) -> Builder:
+        """The same table without the base model's prefix: where heads live."""
+        return self.at("")
+
+    def layers(self, template: str, count: int) -> Iterator[Builder]:
+        for i in range(count):
+            yield self.at(self._key + template.format(i) + ".", f"layers.{i}.")
+
+    def space(self, name: str, size: int, *ops: Op, base: Axis | None = None) -> Axis:
+        full = self._name + name
+        self._spaces[full] = Space(full, size, base.space if base else None, ops)
+        return Axis(full)
+
+    def touch(self, axis: Axis, op: Op) -> None:
+        space = self._spaces[axis.space]
+        self._spaces[axis.space] = replace(space, ops=(*space.ops, op))
+
+    def leaf(self, key: str, stored: str, *, order: str | None = None, part: str = "", **where: Axis | int) -> str:
+        key = self._key + key
+        name = f"{key}:{part}" if part else key
+        if name in self._leaves:
+            raise ValueError(f"{name} is declared twice: give each part of a fused tensor its own `part`")
+        sizes = {space.name: space.size for space in self._spaces.values()}
+        self._leaves[name] = make_leaf(name, key, stored, letters(order or stored), where, self._sizes, sizes)
+        return name
+
+    def linear(
+        self, key: str, maps: str, *, norm: str | None = None, bias: bool = True, bias_key: str | None = None,
+        part: str = "", conv1d: bool = False, optional: bool = False, **where: Axis | int,
+    ) -> str:  # fmt: skip
+        """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D."""
+        reads, writes = maps.split(" -> ")
+        stored = f"{reads} {writes}" if conv1d else f"{writes} {reads}"
+        weight = self.leaf(f"{key}.weight", stored, order=f"{writes} {reads}", part=part, **where)
+        offset = None
+        if bias:
+            outer = {x: place for x, place in where.items() if x in letters(writes)}
+            offset = self.leaf(bias_key or f"{key}.bias", writes, part=part, **outer)
+        name = weight.replace(".weight", "", 1)
+        self._linears[name] = Linear(name, weight, offset, norm, optional)
+        return name
+
+    def norm(self, kind: str, key: str, axis: Axis, eps: float, *, blocked: str | None = None) -> str:
+        """A norm with gain γ, and for "layer" also an offset β, over the whole of `axis`."""
+        gain = self.leaf(f"{key}.weight", "d", d=axis.perm)
+        bias = self.leaf(f"{key}.bias", "d", d=axis) if kind == "layer" else None
+        name = self._key + key
+        self._norms[name] = Norm(name, kind, axis.space, eps, gain, bias, blocked)
+        return name
+
+    def attention(self, name: str, *, keys: list[str], value: str, output: str) -> None:
+        self._attentions.append(Attention(self._name + name, tuple(keys), value, output))
+
+    def mirror(self, key: str, of: str, *, tied: bool) -> None:
+        self._mirrors.append(Mirror(key, of, tied))
+
+    def tie(self, head: str, embedding: str) -> None:
+        self.mirror(head, embedding, tied=True)
+        self._constants["tied embedding"] = embedding
+
+    def constant(self, name: str, value: object) -> None:
+        self._constants[name] = value
+
+    def output(self, name: str, axis: Axis | None = None) -> None:
+        self._outputs[name] = axis
+
+    def final_block(self, embedding: str) -> str | None:
+        """Why the gain of the norm before the head must stay where it is, if it must."""
+        if self.head.key is None:
+            return "its output is the model's output, and no linear map follows that could take the gain"
+        if self.tied:
+            return f"its reader {self.head.key}.weight is tied to {self._key}{embedding}"
+        return None
+
+    def readout(self, d: Axis, norm: str, embedding: str) -> None:
+        """End of the stream: the bare hidden state, a tied head, or a linear map to labels or tokens."""
+        if self.head.key is None:
+            self.output("last_hidden_state", d)
+            return
+        self.output("logits")
+        if self.tied:
+            self.touch(d, tied())
+            self.tie(f"{self.head.key}.weight", self._key + embedding)
+        else:
+            kind = "v" if self.head.vocabulary else "c"
+            self.root.linear(self.head.key, f"d -> {kind}", bias=self.head.bias, norm=norm, d=d.co)
+
+    def build(
+        self, model_type: str, architecture: str, renames: tuple[tuple[str, str], ...], untouched: tuple[str, ...],
+    ) -> ModelSpec:  # fmt: skip
+        return ModelSpec(
+            model_type, architecture, self._spaces, self._leaves, self._linears, self._norms,
+            tuple(self._attentions), tuple(self._mirrors), self._inputs, self._outputs, self._constants,
+            self.prefix, renames, untouched,
+        )  # fmt: skip

@@ -1,0 +1,161 @@
+"""Spaces, axes, views and leaves: which part of which stored tensor lives where.
+
+A *leaf* is one claimed part of one stored tensor.  Its view is an einops-like pattern that splits and reorders the
+stored axes into named ones, for instance ``"d (t h k) -> t h k d"`` for a fused, transposed query/key/value tensor;
+picking ``t = 0`` claims the queries.  The pattern has a derived inverse, so that reading and writing cannot disagree.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from onebasin.errors import LayoutMismatch, UnclaimedTensor
+from onebasin.families import Family, Rep, meet
+from onebasin.spec.ops import Op
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A tensor axis that lives in a space.  `start` is where the space begins on a longer stored axis."""
+
+    space: str
+    rep: Rep = Rep.VEC
+    start: int = 0
+
+    @property
+    def co(self) -> Axis:
+        return replace(self, rep=Rep.COV)
+
+    @property
+    def perm(self) -> Axis:
+        return replace(self, rep=Rep.PERM)
+
+    def at(self, start: int) -> Axis:
+        return replace(self, start=start)
+
+
+@dataclass(frozen=True)
+class Space:
+    """R^size inside the model, touched by `ops`; with a `base`, one copy for each element of the base space."""
+
+    name: str
+    size: int
+    base: str | None = None
+    ops: tuple[Op, ...] = ()
+
+    @property
+    def family(self) -> Family:
+        return meet(op.admits for op in self.ops)
+
+
+def letters(pattern: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\w+", pattern))
+
+
+@dataclass(frozen=True)
+class View:
+    """``stored`` pattern (axes in storage order, groups in brackets) seen as the letters in ``order``."""
+
+    stored: str
+    order: tuple[str, ...]
+    sizes: tuple[tuple[str, int], ...]
+
+    @property
+    def pattern(self) -> str:
+        return f"{self.stored} -> {' '.join(self.order)}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The stored shape this view expects."""
+        size = dict(self.sizes)
+        groups = re.findall(r"\(([^)]*)\)|(\w+)", self.stored)
+        return tuple(math.prod(size[x] for x in letters(inside or single)) for inside, single in groups)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One claimed part of the stored tensor `key`; `picks` fixes letters of the view, `axes` places the others."""
+
+    name: str
+    key: str
+    view: View
+    axes: tuple[tuple[str, Axis | None, int, int], ...]  # (letter, where it lives, start, stop)
+    picks: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        return tuple(letter for letter, *_ in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(stop - start for _, _, start, stop in self.axes)
+
+    @property
+    def index(self) -> tuple[int | slice, ...]:
+        """Where this leaf lies in the viewed tensor."""
+        picked = dict(self.picks)
+        kept = {letter: slice(start, stop) for letter, _, start, stop in self.axes}
+        return tuple(picked[x] if x in picked else kept[x] for x in self.view.order)
+
+    def spaces(self) -> list[tuple[int, Axis]]:
+        """(dimension, axis) of every dimension that lives in a space."""
+        return [(i, axis) for i, (_, axis, *_) in enumerate(self.axes) if axis is not None]
+
+    def dim(self, space: str, *reps: Rep) -> int | None:
+        """The dimension that lives in `space` with one of these representations (any when none is given)."""
+        return next((i for i, axis in self.spaces() if axis.space == space and axis.rep in (reps or Rep)), None)
+
+
+def make_leaf(
+    name: str, key: str, stored: str, order: tuple[str, ...], where: Mapping[str, Axis | int], size: Mapping[str, int],
+    space_size: Mapping[str, int],
+) -> Leaf:  # fmt: skip
+    """Place each letter: an `Axis` in its space, an `int` picks one slice, absent means a labelled axis."""
+    sizes, axes, picks = [], [], []
+    for x in order:
+        place = where.get(x)
+        if isinstance(place, int):
+            picks.append((x, place))
+            sizes.append((x, size[x]))
+            continue
+        own = space_size[place.space] if place is not None else size[x]
+        start = place.start if place is not None else 0
+        axes.append((x, place, start, start + own))
+        sizes.append((x, size.get(x, own)))
+    return Leaf(name, key, View(stored, order, tuple(sizes)), tuple(axes), tuple(picks))
+
+
+def check_partition(key: str, leaves: Iterable[Leaf]) -> tuple[int, ...]:
+    """Every entry of the tensor `key` is claimed exactly once; returns the stored shape."""
+    leaves = list(leaves)
+    views = {leaf.view.pattern: leaf.view for leaf in leaves}
+    shapes = {view.shape for view in views.values()}
+    if len(views) != 1 or len(shapes) != 1:
+        raise LayoutMismatch("The table gives one tensor two layouts", tensor=key, found=sorted(views))
+    sizes = dict(leaves[0].view.sizes)
+    boxes = [_box(leaf, sizes) for leaf in leaves]
+    claimed = sum(math.prod(b - a for a, b in box) for box in boxes)
+    overlap = any(
+        all(a < d and c < b for (a, b), (c, d) in zip(x, y, strict=True))
+        for i, x in enumerate(boxes)
+        for y in boxes[:i]
+    )
+    total = math.prod(sizes.values())
+    if overlap or claimed != total:
+        problem = "claims an entry twice" if overlap else "leaves entries unclaimed"
+        raise UnclaimedTensor(f"The table {problem}", tensor=key, expected=f"{total} entries", found=claimed)
+    return leaves[0].view.shape
+
+
+def _box(leaf: Leaf, sizes: Mapping[str, int]) -> list[tuple[int, int]]:
+    kept = {letter: (start, stop) for letter, _, start, stop in leaf.axes}
+    picked = {letter: (i, i + 1) for letter, i in leaf.picks}
+    box = [(kept | picked)[x] for x in leaf.view.order]
+    for x, (start, stop) in zip(leaf.view.order, box, strict=True):
+        if not 0 <= start < stop <= sizes[x]:
+            raise LayoutMismatch("A claim lies outside its tensor", tensor=leaf.key, axis=x, expected=f"0..{sizes[x]}",
+                                 found=f"{start}..{stop}")  # fmt: skip
+    return box

@@ -1,0 +1,207 @@
+"""ModelSpec: one model's table of spaces, leaves and the few relations that exact rewrites need."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from onebasin.errors import UnclaimedTensor
+from onebasin.families import Family, Rep
+from onebasin.spec.leaves import Axis, Leaf, Space, check_partition
+from onebasin.spec.ops import Op, layer_norm, rms_norm
+
+
+@dataclass(frozen=True)
+class Linear:
+    """y = W x + b, with the leaves of W and b and the norm whose output x is, if any."""
+
+    name: str
+    weight: str
+    bias: str | None
+    norm: str | None = None
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Norm:
+    """y = γ ⊙ normalise(x) + β on `space`.  `blocked` says why γ cannot move into the readers; `unit` that it has."""
+
+    name: str
+    kind: str  # "layer" or "rms"
+    space: str
+    eps: float
+    gain: str
+    bias: str | None
+    blocked: str | None = None
+    unit: bool = False
+
+    @property
+    def op(self) -> Op:
+        return (layer_norm if self.kind == "layer" else rms_norm)(gain=not self.unit)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The linear maps whose biases softmax attention lets us move (names of `Linear`s)."""
+
+    name: str
+    keys: tuple[str, ...]
+    value: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """A stored entry that repeats leaf-bearing tensor `of`; `tied` entries must hold the same values."""
+
+    key: str
+    of: str
+    tied: bool
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The model reads token ids."""
+
+    vocabulary: int
+    positions: int
+
+
+@dataclass(frozen=True)
+class Images:
+    """The model reads pixel values."""
+
+    channels: int
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Everything the mathematics knows about one model.  Built by `archs`, read by everyone else."""
+
+    model_type: str
+    architecture: str
+    spaces: Mapping[str, Space]
+    leaves: Mapping[str, Leaf]
+    linears: Mapping[str, Linear]
+    norms: Mapping[str, Norm]
+    attentions: tuple[Attention, ...]
+    mirrors: tuple[Mirror, ...]
+    inputs: Tokens | Images
+    outputs: Mapping[str, Axis | None]  # output name -> the space its last axis lives in
+    constants: Mapping[str, object]  # numbers of the forward pass that two models must share
+    prefix: str = ""
+    renames: tuple[tuple[str, str], ...] = ()
+    untouched: tuple[str, ...] = ()
+    keys: Mapping[str, tuple[int, ...]] = field(init=False)  # stored tensor -> expected shape
+
+    def __post_init__(self) -> None:
+        parts: dict[str, list[Leaf]] = defaultdict(list)
+        for leaf in self.leaves.values():
+            parts[leaf.key].append(leaf)
+        object.__setattr__(self, "keys", {key: check_partition(key, found) for key, found in parts.items()})
+
+    def ops(self, space: str) -> tuple[Op, ...]:
+        """What touches `space`: the operations declared on it and the norms that read it."""
+        norms = (norm.op for norm in self.norms.values() if norm.space == space)
+        return tuple(dict.fromkeys((*self.spaces[space].ops, *norms)))
+
+    def family(self, space: str) -> Family:
+        """The symmetries of `space`: the meet over everything that touches it."""
+        return replace(self.spaces[space], ops=self.ops(space)).family
+
+    @property
+    def tied(self) -> bool:
+        """Whether one tensor serves as input embedding and as head."""
+        return "tied embedding" in self.constants
+
+    def fibres(self, space: str) -> int | None:
+        base = self.spaces[space].base
+        return self.spaces[base].size if base else None
+
+    def dimension(self, space: str) -> int:
+        """Real dimension of the group acting on `space`, all fibres together."""
+        size = self.spaces[space].size
+        return self.family(space).dimension(size, size) * (self.fibres(space) or 1)
+
+    def readers(self, norm: str) -> list[Linear]:
+        return [linear for linear in self.linears.values() if linear.norm == norm]
+
+    def writers(self, space: str) -> list[Leaf]:
+        """The leaves whose sum is the stream: vectors of `space` that are not parameters of a norm."""
+        of_norms = {name for norm in self.norms.values() for name in (norm.gain, norm.bias)}
+        return [
+            leaf
+            for leaf in self.leaves.values()
+            if leaf.name not in of_norms and any(a.space == space and a.rep is Rep.VEC for _, a in leaf.spaces())
+        ]
+
+    def with_unit_gain(self, norm: str) -> ModelSpec:
+        """The spec after γ of `norm` became all ones: its entries are labelled no more, and the family grows."""
+        done = replace(self.norms[norm], unit=True)
+        gain = self.leaves[done.gain]
+        fixed = replace(gain, axes=tuple((x, None, a, b) for x, _, a, b in gain.axes))
+        return replace(self, norms={**self.norms, norm: done}, leaves={**self.leaves, done.gain: fixed})
+
+    def without(self, linears: Iterable[Linear]) -> ModelSpec:
+        """The spec of a checkpoint that does not store these optional parts."""
+        gone = {name for linear in linears for name in (linear.weight, linear.bias)}
+        leaves = {name: leaf for name, leaf in self.leaves.items() if name not in gone}
+        used = {axis.space for leaf in leaves.values() for _, axis in leaf.spaces()}
+        return replace(
+            self,
+            leaves=leaves,
+            linears={name: x for name, x in self.linears.items() if x.weight in leaves},
+            spaces={name: space for name, space in self.spaces.items() if name in used},
+            outputs={name: axis for name, axis in self.outputs.items() if axis is None or axis.space in used},
+        )
+
+    def table_name(self, stored: str) -> str:
+        """The table's name of a stored tensor, whichever release of transformers wrote it."""
+        for pattern, replacement in self.renames:
+            stored = re.sub(pattern, replacement, stored)
+        known = {**self.keys, **{mirror.key: () for mirror in self.mirrors}}
+        return self.prefix + stored if stored not in known and self.prefix + stored in known else stored
+
+    def bind(self, stored: Iterable[str]) -> tuple[ModelSpec, dict[str, str]]:
+        """Match the table with the names in a file: (spec without absent optional parts, table name -> stored name)."""
+        names: dict[str, str] = {}
+        for name in stored:
+            if any(re.search(pattern, name) for pattern in self.untouched):
+                continue
+            key = self.table_name(name)
+            if key in names:
+                raise UnclaimedTensor("Two stored tensors have the same meaning", tensor=name, found=names[key])
+            names[key] = name
+        for mirror in self.mirrors:  # one of two equal entries may stand for both
+            if not mirror.tied and mirror.key in names and mirror.of not in names:
+                names[mirror.of] = names.pop(mirror.key)
+        absent = [x for x in self.linears.values() if x.optional and self.leaves[x.weight].key not in names]
+        spec = self.without(absent) if absent else self
+        _check_coverage(spec, names)
+        return spec, names
+
+
+def _check_coverage(spec: ModelSpec, names: Mapping[str, str]) -> None:
+    mirrors = {mirror.key for mirror in spec.mirrors}
+    missing = [key for key in spec.keys if key not in names]
+    extra = [name for key, name in names.items() if key not in spec.keys and key not in mirrors]
+    remedy = (
+        f"load the folder with transformers.{spec.architecture}.from_pretrained, look at its warnings, and save it "
+        "again with save_pretrained; or correct 'architectures' in config.json"
+    )
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise UnclaimedTensor(
+            f"The checkpoint lacks a tensor that {spec.architecture} needs{more}",
+            tensor=missing[0], expected=f"{len(spec.keys)} tensors", found=f"{len(names)} tensors", next_step=remedy,
+        )  # fmt: skip
+    if extra:
+        more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
+        raise UnclaimedTensor(
+            f"The checkpoint holds a tensor that {spec.architecture} does not have{more}",
+            tensor=extra[0], expected=f"{len(spec.keys)} tensors", found=f"{len(names)} tensors", next_step=remedy,
+        )  # fmt: skip

@@ -1,0 +1,83 @@
+"""Operations, and the largest family of symmetries that each admits.
+
+An operation that touches a space cuts the space's group down to the maps it commutes with.  The table below is the
+whole of what onebasin believes about operations; `tests/test_exact.py` checks it against the real models, with members
+of each family (which must not move the output) and non-members (which must).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onebasin import families as fam
+from onebasin.families import Family
+
+
+@dataclass(frozen=True)
+class Op:
+    """Something the model computes on a space, the family it admits, and the reason in words."""
+
+    name: str
+    admits: Family
+    why: str
+
+
+def layer_norm(gain: bool) -> Op:
+    if gain:
+        return Op(
+            "LayerNorm with gain",
+            fam.PERMUTATION_SIGN,
+            "unequal gains label the coordinates; the mean ties their signs together",
+        )
+    return Op("LayerNorm", fam.ORTHOGONAL_ONES, "keeps length and the mean direction")
+
+
+def rms_norm(gain: bool) -> Op:
+    if gain:
+        return Op("RMSNorm with gain", fam.SIGNED_PERMUTATION, "unequal gains label the coordinates")
+    return Op("RMSNorm", fam.ORTHOGONAL, "keeps length")
+
+
+_HOMOGENEOUS = {"relu", "leaky_relu"}  # φ(s·t) = s·φ(t) for s > 0
+_ODD = {"tanh"}  # φ(−t) = −φ(t)
+_LINEAR = {"linear"}
+
+
+def elementwise(activation: str) -> Op:
+    """y = φ(x), unit by unit: any φ commutes with reordering, some with more."""
+    if activation in _LINEAR:
+        return Op(activation, fam.INVERTIBLE, "no non-linearity")
+    if activation in _HOMOGENEOUS:
+        return Op(activation, fam.SCALED_PERMUTATION, "acts unit by unit, positively homogeneous")
+    if activation in _ODD:
+        return Op(activation, fam.SIGNED_PERMUTATION, "acts unit by unit, odd")
+    return Op(activation, fam.PERMUTATION, "acts unit by unit")
+
+
+def gated(activation: str) -> Op:
+    """y = φ(gate) ⊙ up: the up branch is linear in each unit, so it may be scaled with any sign."""
+    return Op(f"gated {activation}", fam.MONOMIAL, "unit by unit; linear in the up branch")
+
+
+def head_sum() -> Op:
+    return Op("sum over heads", fam.PERMUTATION, "every head is treated alike")
+
+
+def bilinear() -> Op:
+    return Op("softmax of query · key", fam.INVERTIBLE, "only the product of queries and keys is seen")
+
+
+def rope() -> Op:
+    return Op("rotary positions", fam.ROTARY, "the map must commute with every rotation of its pair")
+
+
+def qk_norm() -> Op:
+    return Op("query/key RMSNorm", fam.SIGNS, "unequal gains, shared by all heads, label the coordinates")
+
+
+def gain_product() -> Op:
+    return Op("query gain · key gain", fam.SIGNED_SCALING, "only the product of the two gains is seen")
+
+
+def tied() -> Op:
+    return Op("tied input and output embedding", fam.ORTHOGONAL, "one tensor is vector and covector at once")

@@ -1,0 +1,79 @@
+"""Run a checkpoint as the stock transformers model it is: on probe inputs, in any dtype, float64 included."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from onebasin.checkpoint import Checkpoint, transformers_config
+from onebasin.spec import Images, ModelSpec, Tokens
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> nn.Module:
+    """The transformers model of the checkpoint's own class, with the weights rounded to `dtype`.
+
+    In float64 the whole forward pass is float64: attention through sdpa, and RMSNorm without its cast to float32,
+    which would leave 1e-6 on an exact symmetry.
+    """
+    import transformers
+
+    spec = checkpoint.spec
+    config = transformers_config(checkpoint.config)
+    model = getattr(transformers, spec.architecture)._from_config(config, dtype=dtype, attn_implementation="sdpa")
+    load_weights(model, checkpoint)
+    if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
+        model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row
+    if dtype == torch.float64:
+        _norms_in_float64(model)
+    return model.eval()
+
+
+@torch.no_grad()
+def load_weights(model: nn.Module, checkpoint: Checkpoint, keys: Collection[str] | None = None) -> None:
+    """Copy the checkpoint's tensors (those under `keys`, or all) into a stock model, rounding to its dtype."""
+    for name, parameter in model.named_parameters():
+        key = _source(checkpoint.spec, name)
+        if keys is None or key in keys:
+            parameter.copy_(checkpoint.tensor(key))
+
+
+def _source(spec: ModelSpec, parameter: str) -> str:
+    key = spec.table_name(parameter)
+    return next((mirror.of for mirror in spec.mirrors if mirror.key == key), key)
+
+
+def _norms_in_float64(model: nn.Module) -> None:
+    for module in model.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = _rms_norm.__get__(module)  # type: ignore[method-assign]
+
+
+def _rms_norm(module: Any, hidden_states: Tensor) -> Tensor:
+    variance = hidden_states.pow(2).mean(-1, keepdim=True)
+    return module.weight * hidden_states * torch.rsqrt(variance + module.variance_epsilon)
+
+
+def probe_inputs(spec: ModelSpec, *, batch: int = 4, length: int = 16, seed: int = 0) -> dict[str, Tensor]:
+    """Random inputs of the model's own kind: token ids, or white-noise images."""
+    generator = torch.Generator().manual_seed(seed)
+    match spec.inputs:
+        case Tokens(vocabulary, positions):
+            shape = (batch, min(length, positions))
+            ids = torch.randint(vocabulary, shape, generator=generator)
+            return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        case Images(channels, height, width):
+            return {"pixel_values": torch.randn(batch, channels, height, width, generator=generator, dtype=torch.float64)}
+
+
+@torch.no_grad()
+def outputs(model: nn.Module, spec: ModelSpec, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The outputs that the spec names, in float64."""
+    dtype = next(model.parameters()).dtype
+    cast = {name: x.to(dtype) if x.is_floating_point() else x for name, x in inputs.items()}
+    result = model(**cast)
+    return {name: result[name].to(torch.float64) for name in spec.outputs}

@@ -1,0 +1,25 @@
+"""Shared by all tests: one thread, reproducible hypothesis, and the trained pairs where they are at hand."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+torch.set_num_threads(1)
+hypothesis.settings.register_profile("onebasin", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("onebasin")
+
+ZOO = Path(__file__).resolve().parents[2] / "shared" / "zoo"
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one Hugging Face folder for each model of the zoo."""
+    if not (ZOO / "unpack").is_file():
+        pytest.skip("../shared/zoo is absent: it holds the trained pairs and is not part of the repository")
+    target = tmp_path_factory.mktemp("zoo")
+    subprocess.run([sys.executable, ZOO / "unpack", target], check=True, stdout=subprocess.DEVNULL)
+    return target
