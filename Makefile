@@ -3,7 +3,7 @@ PY := .venv/bin/python
 
 .PHONY: demo test lint bench clean
 
-demo: .venv/installed  ## two small Transformers trained here, aligned by every method, one report
+demo: .venv/installed  ## a small random model, inspected and verified
 	$(PY) -m onebasin demo
 
 test: .venv/installed  ## two workers of one thread each

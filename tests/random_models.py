@@ -1,7 +1,7 @@
 """Tiny random models of every declared architecture, with nothing left at its default.
 
-Gains, biases, eps, head counts, widths, activations and ties are all drawn: default initialisation (gain one, bias zero)
-would hide most folding errors.
+Gains, biases, eps, head counts, widths, activations and ties are all drawn: default initialisation (gain one, bias
+zero) would hide most folding errors.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def sizes(dice: Dice) -> dict[str, int]:
 def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
     dice = Dice(seed)
     n = sizes(dice)
-    eps, act, tie = dice.pick(1e-12, 1e-6, 1e-5, 1e-3), dice.pick("gelu", "relu", "silu", "gelu_new"), dice.pick(True, False)
+    eps, tie = dice.pick(1e-12, 1e-6, 1e-5, 1e-3), dice.pick(True, False)
+    act = dice.pick("gelu", "relu", "silu", "gelu_new")
     hidden = n["heads"] * n["width"]
     common = {
         "hidden_size": hidden, "num_hidden_layers": n["layers"], "num_attention_heads": n["heads"],

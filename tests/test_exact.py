@@ -10,7 +10,7 @@ from random_models import CLASSES, IDS, random_folder
 from onebasin import Alignment, Checkpoint, canonicalize, in_gauge_of, transport
 from onebasin.canonical.structure import canonical_spec
 from onebasin.errors import NotExpressible
-from onebasin.stock import _norms_in_float64, outputs, probe_inputs, stock_model
+from onebasin.stock import norms_in_float64, outputs, probe_inputs, stock_model
 from onebasin.verification import output_drift
 
 SEEDS = range(6)
@@ -118,7 +118,7 @@ def test_saved_folders_load_in_transformers(make, tmp_path, name, seed):
     model, report = kind.from_pretrained(tmp_path / "out", output_loading_info=True, dtype=torch.float64)
     assert type(model) is kind
     assert not any(report[problem] for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    _norms_in_float64(model)
+    norms_in_float64(model)
     inputs = probe_inputs(original.spec, seed=1)
     assert output_drift(outputs(model.eval(), form.spec, inputs), run(original), form.spec, alignment) < 1e-8
     assert Checkpoint.open(tmp_path / "out").spec.architecture == name

@@ -7,12 +7,12 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onebasin.alignment import Alignment, transport
     from onebasin.canonical.form import Canonical, canonicalize
     from onebasin.canonical.gauge import in_gauge_of
     from onebasin.checkpoint import Checkpoint
     from onebasin.errors import OnebasinError
     from onebasin.inspection import describe, describe_pair
-    from onebasin.alignment import Alignment, transport
     from onebasin.verification import Verification, verify
 
 try:

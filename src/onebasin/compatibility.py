@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.folder import read_json_object
 from onebasin.spec import ModelSpec
 
 
@@ -55,18 +55,24 @@ def _labels(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
     only = sorted(set(a.spec.leaves) ^ set(b.spec.leaves))
     if only and a.spec.tied == b.spec.tied:
         step = "compare config.json: one model has biases or norms that the other lacks"
-        yield Obstacle("tensors", f"{only[0]} {'present' if only[0] in a.spec.leaves else 'absent'}",
-                       f"{'present' if only[0] in b.spec.leaves else 'absent'}", step)  # fmt: skip
+        yield Obstacle(
+            "tensors",
+            f"{only[0]} {'present' if only[0] in a.spec.leaves else 'absent'}",
+            f"{'present' if only[0] in b.spec.leaves else 'absent'}",
+            step,
+        )
     names = [config.get("id2label") for config in (a.config, b.config)]
     if names[0] and names[1] and names[0] != names[1]:
-        yield Obstacle("class names (id2label)", *names, "bring both heads into one order of classes first")
+        yield Obstacle("class names (id2label)", names[0], names[1], "bring both heads into one order of classes first")
 
 
 def _operations(a: ModelSpec, b: ModelSpec) -> Iterator[Obstacle]:
     for name in a.spaces:
         ops = [[op.name for op in spec.spaces[name].ops] for spec in (a, b) if name in spec.spaces]
         if len(ops) == 2 and ops[0] != ops[1] and a.tied == b.tied:
-            yield Obstacle(f"operations on {name}", *map(", ".join, ops), "the two models compute different things")
+            yield Obstacle(
+                f"operations on {name}", ", ".join(ops[0]), ", ".join(ops[1]), "the two models compute different things"
+            )
     for name, norm in a.norms.items():
         other = b.norms.get(name)
         if other is not None and (norm.kind, norm.eps) != (other.kind, other.eps):
@@ -81,7 +87,16 @@ def _operations(a: ModelSpec, b: ModelSpec) -> Iterator[Obstacle]:
         yield Obstacle("tied embeddings", a.tied, b.tied, step, blocks=False)
 
 
-_PREPROCESSING = ("size", "crop_size", "image_mean", "image_std", "do_normalize", "do_rescale", "rescale_factor", "resample")
+_PREPROCESSING = (
+    "size",
+    "crop_size",
+    "image_mean",
+    "image_std",
+    "do_normalize",
+    "do_rescale",
+    "rescale_factor",
+    "resample",
+)
 
 
 def _files(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
@@ -100,7 +115,7 @@ def _files(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
 
 def _vocabulary(folder: Path) -> dict[str, int]:
     """token -> id, from whichever tokenizer file the folder has."""
-    vocabulary = _json(folder / "tokenizer.json").get("model", {}).get("vocab") or _json(folder / "vocab.json")
+    vocabulary = (_json(folder / "tokenizer.json").get("model") or {}).get("vocab") or _json(folder / "vocab.json")
     if isinstance(vocabulary, list):
         return {entry[0] if isinstance(entry, list) else entry: i for i, entry in enumerate(vocabulary)}
     if not vocabulary and (folder / "vocab.txt").is_file():
@@ -109,4 +124,4 @@ def _vocabulary(folder: Path) -> dict[str, int]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return read_json_object(path) if path.is_file() else {}

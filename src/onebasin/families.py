@@ -61,14 +61,10 @@ SCALED_PERMUTATION = Family(
 SIGNED_PERMUTATION = Family(
     "signed permutation", "one entry +1 or -1 per row and column", _finite, (ORTHOGONAL, MONOMIAL)
 )
-PERMUTATION_SIGN = Family(
-    "permutation with global sign", "P or -P", _finite, (ORTHOGONAL_ONES, SIGNED_PERMUTATION)
-)
+PERMUTATION_SIGN = Family("permutation with global sign", "P or -P", _finite, (ORTHOGONAL_ONES, SIGNED_PERMUTATION))
 PERMUTATION = Family("permutation", "reordered units", _finite, (PERMUTATION_SIGN, SCALED_PERMUTATION))
 SIGNED_SCALING = Family("signed scaling", "non-zero diagonal", lambda n, m: n, (MONOMIAL,))
-POSITIVE_SCALING = Family(
-    "positive scaling", "positive diagonal", lambda n, m: n, (SCALED_PERMUTATION, SIGNED_SCALING)
-)
+POSITIVE_SCALING = Family("positive scaling", "positive diagonal", lambda n, m: n, (SCALED_PERMUTATION, SIGNED_SCALING))
 SIGNS = Family("signs", "diagonal of +1 and -1", _finite, (SIGNED_PERMUTATION, SIGNED_SCALING))
 ROTARY = Family("rotary", "one non-zero complex number per frequency pair", lambda n, m: n, (INVERTIBLE,))
 PAIR_ROTATION = Family("pair rotation", "one angle per frequency pair", lambda n, m: n // 2, (ROTARY, ORTHOGONAL))
@@ -86,9 +82,7 @@ GROUPS = (
 )  # fmt: skip
 
 # Maps that compose but need not invert: unequal sizes, and the relaxation of a permutation.
-ISOMETRY = Family(
-    "isometry", "orthonormal columns, n -> m >= n", lambda n, m: n * m - n * (n + 1) // 2, group=False
-)
+ISOMETRY = Family("isometry", "orthonormal columns, n -> m >= n", lambda n, m: n * m - n * (n + 1) // 2, group=False)
 SEMI_PERMUTATION = Family(
     "semi-permutation", "units split into convex shares, n -> m >= n", lambda n, m: m - n, group=False
 )

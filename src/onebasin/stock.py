@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,8 +30,9 @@ def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> n
     if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
         model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row
     if dtype == torch.float64:
-        _norms_in_float64(model)
-    return model.eval()
+        norms_in_float64(model)
+    ready: nn.Module = model.eval()
+    return ready
 
 
 @torch.no_grad()
@@ -47,15 +49,25 @@ def _source(spec: ModelSpec, parameter: str) -> str:
     return next((mirror.of for mirror in spec.mirrors if mirror.key == key), key)
 
 
-def _norms_in_float64(model: nn.Module) -> None:
+def modules_of(model: nn.Module, spec: ModelSpec) -> dict[str, nn.Module]:
+    """The module that owns each stored tensor, by table key."""
+    found = {}
+    for name, _ in model.named_parameters():
+        found[_source(spec, name)] = model.get_submodule(name.rpartition(".")[0])
+    return found
+
+
+def norms_in_float64(model: nn.Module) -> None:
+    """Let every RMSNorm compute in the dtype it is given, instead of float32."""
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
-            module.forward = _rms_norm.__get__(module)  # type: ignore[method-assign]
+            module.forward = partial(_rms_norm, module)
 
 
 def _rms_norm(module: Any, hidden_states: Tensor) -> Tensor:
     variance = hidden_states.pow(2).mean(-1, keepdim=True)
-    return module.weight * hidden_states * torch.rsqrt(variance + module.variance_epsilon)
+    normalised: Tensor = module.weight * hidden_states * torch.rsqrt(variance + module.variance_epsilon)
+    return normalised
 
 
 def probe_inputs(spec: ModelSpec, *, batch: int = 4, length: int = 16, seed: int = 0) -> dict[str, Tensor]:
@@ -67,7 +79,9 @@ def probe_inputs(spec: ModelSpec, *, batch: int = 4, length: int = 16, seed: int
             ids = torch.randint(vocabulary, shape, generator=generator)
             return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         case Images(channels, height, width):
-            return {"pixel_values": torch.randn(batch, channels, height, width, generator=generator, dtype=torch.float64)}
+            return {
+                "pixel_values": torch.randn(batch, channels, height, width, generator=generator, dtype=torch.float64)
+            }
 
 
 @torch.no_grad()

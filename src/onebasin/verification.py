@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from onebasin.alignment import Alignment, transport
 from onebasin.canonical.form import canonicalize
 from onebasin.checkpoint import Checkpoint, torch_dtype
 from onebasin.spec import ModelSpec
 from onebasin.stock import load_weights, outputs, probe_inputs, stock_model
-from onebasin.alignment import Alignment, transport
 
 PROMISE = 1e-9  # largest float64 drift, relative to the size of the outputs where that exceeds one
 

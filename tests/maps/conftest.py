@@ -1,6 +1,6 @@
 """Random members of any family, from a seed."""
 
-from typing import Protocol
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,12 +8,8 @@ import torch
 from onebasin.maps import Map
 
 
-class MakeMap(Protocol):
-    def __call__(self, kind: type[Map], seed: int, n: int = 4, m: int | None = None, fibres: int | None = None) -> Map: ...
-
-
 @pytest.fixture(scope="session")
-def make() -> MakeMap:
+def make() -> Callable[..., Map]:
     """make(kind, seed, n, m, fibres): a sample R^n -> R^m; where the family is rectangular, m is n + 2 unless given."""
 
     def sample(kind: type[Map], seed: int, n: int = 4, m: int | None = None, fibres: int | None = None) -> Map:

@@ -12,11 +12,13 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from onebasin.checkpoint.folder import read_json_object
 from onebasin.errors import BadCheckpoint, Incompatible, NotInFamily
 from onebasin.families import FAMILIES
 from onebasin.maps import Map, map_of
@@ -40,14 +42,14 @@ class Alignment:
 
     @classmethod
     def random(cls, spec: ModelSpec, seed: int = 0, condition: float = 4.0) -> Alignment:
-        """A random symmetry in every space at once."""
-        generator = torch.Generator().manual_seed(seed)
-        maps = {
-            name: map_of(spec.family(name)).sample(
-                space.size, generator=generator, fibres=spec.fibres(name), condition=condition
-            )
-            for name, space in spec.spaces.items()
-        }
+        """A random symmetry in every space at once; the identity, a likely draw where few heads permute, is drawn again."""
+        generator, maps = torch.Generator().manual_seed(seed), {}
+        for name, space in spec.spaces.items():
+            kind, fibres = map_of(spec.family(name)), spec.fibres(name)
+            for _ in range(20 if space.size > 1 else 1):
+                maps[name] = kind.sample(space.size, generator=generator, fibres=fibres, condition=condition)
+                if maps[name].distance() > 0:
+                    break
         return cls(maps, {name: space.base for name, space in spec.spaces.items()})
 
     def __getitem__(self, space: str) -> Map:
@@ -77,8 +79,11 @@ class Alignment:
         """`first`, then this one."""
         if set(self.maps) != set(first.maps):
             odd = sorted(set(self.maps) ^ set(first.maps))
-            raise Incompatible("Two alignments act on different spaces", space=odd[0],
-                               next_step="compose alignments of the same architecture and size")  # fmt: skip
+            raise Incompatible(
+                "Two alignments act on different spaces",
+                space=odd[0],
+                next_step="compose alignments of the same architecture and size",
+            )
         maps = {}
         for name, g in self.maps.items():
             index = first._arrivals(name)
@@ -89,15 +94,29 @@ class Alignment:
         """Every map fits its space: known, right size, right number of fibres, inside the space's family."""
         for name, g in self.maps.items():
             if name not in spec.spaces:
-                raise Incompatible("The alignment names a space that the model does not have", space=name,
-                                   expected=", ".join(spec.spaces), next_step="use an alignment made for this model")  # fmt: skip
+                raise Incompatible(
+                    "The alignment names a space that the model does not have",
+                    space=name,
+                    expected=", ".join(spec.spaces),
+                    next_step="use an alignment made for this model",
+                )
             size, family = (spec.spaces[name].size, spec.fibres(name)), spec.family(name)
             if (g.source, g.fibres) != size:
-                raise Incompatible("A map has another size than its space", space=name, expected=size,
-                                   found=(g.source, g.fibres), next_step="use an alignment made for this model")  # fmt: skip
+                raise Incompatible(
+                    "A map has another size than its space",
+                    space=name,
+                    expected=size,
+                    found=(g.source, g.fibres),
+                    next_step="use an alignment made for this model",
+                )
             if not g.family <= family:
-                raise NotInFamily("The map is not a symmetry of its space", space=name, expected=family,
-                                  found=g.family, next_step="canonicalize the model first: folding gains enlarges families")  # fmt: skip
+                raise NotInFamily(
+                    "The map is not a symmetry of its space",
+                    space=name,
+                    expected=family,
+                    found=g.family,
+                    next_step="canonicalize the model first: folding gains enlarges families",
+                )
 
     def displacement(self) -> dict[str, float]:
         """How far each map is from doing nothing (root mean square over unit vectors)."""
@@ -114,11 +133,10 @@ class Alignment:
 
     @classmethod
     def load(cls, folder: str | Path) -> Alignment:
-        """Read what `save` wrote; unknown fields and families are errors."""
+        """Read what `save` wrote; anything missing, damaged or unknown is an error."""
         folder = Path(folder)
         spaces = _read_sidecar(folder / SIDECAR)
-        with safe_open(folder / WEIGHTS, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors = _read_tensors(folder / WEIGHTS, spaces)
         maps = {}
         for name, entry in spaces.items():
             parts = {key.rpartition("/")[2]: t for key, t in tensors.items() if key.rpartition("/")[0] == name}
@@ -131,12 +149,33 @@ class Alignment:
 
 
 def _read_sidecar(path: Path) -> dict[str, dict[str, str]]:
-    data = json.loads(path.read_text())
-    entries = data.get("spaces", {})
-    odd = sorted(set(data) - {"format", "spaces"}) + sorted({x for e in entries.values() for x in set(e) - {"family", "base"}})
-    unknown = sorted({e.get("family") for e in entries.values()} - set(FAMILIES))
-    if data.get("format") != FORMAT or odd or unknown:
-        raise BadCheckpoint(f"{path.name} is not an alignment that this version understands", expected=FORMAT,
-                            found=(odd or unknown or [data.get("format")])[0],
-                            next_step="read it with the release of onebasin that wrote it")  # fmt: skip
+    data = read_json_object(path)
+    spaces = data.get("spaces")
+    entries: dict[str, Any] = spaces if isinstance(spaces, dict) else {"spaces": spaces}
+    odd = sorted(set(data) - {"format", "spaces"})
+    odd += [f"{name}: {entry}" for name, entry in entries.items() if not _is_entry(entry)]
+    if data.get("format") != FORMAT or odd:
+        raise BadCheckpoint(
+            f"{path} is not an alignment that this version understands",
+            expected=FORMAT,
+            found=odd[0] if odd else data.get("format"),
+            next_step="read it with the release of onebasin that wrote it",
+        )
     return entries
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, dict) and set(entry) == {"family", "base"} and entry["family"] in FAMILIES
+
+
+def _read_tensors(path: Path, spaces: Mapping[str, object]) -> dict[str, torch.Tensor]:
+    step = "give a folder that `Alignment.save` wrote"
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise BadCheckpoint(f"{path} cannot be read", found=error, next_step=step) from error
+    strays = [name for name in tensors if name.rpartition("/")[0] not in spaces]
+    if strays:
+        raise BadCheckpoint(f"{path} and {SIDECAR} name different spaces", tensor=strays[0], next_step=step)
+    return tensors

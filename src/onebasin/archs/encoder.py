@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from onebasin.archs.registry import Config
 from onebasin.spec import Axis, Builder
 from onebasin.spec.ops import bilinear, elementwise, head_sum
@@ -14,7 +16,7 @@ def attention(l: Builder, cfg: Config, d: Axis, *, norm: str, inner: str, output
     h = l.space("heads", heads, head_sum())
     qk = l.space("qk", width, bilinear(), base=h)
     ov = l.space("ov", width, base=h)
-    reads = {"maps": "d -> (h k)", "norm": norm, "bias": qkv_bias, "d": d.co}
+    reads: dict[str, Any] = {"maps": "d -> (h k)", "norm": norm, "bias": qkv_bias, "d": d.co}
     l.linear(f"{inner}.query", h=h.perm, k=qk, **reads)
     k = l.linear(f"{inner}.key", h=h.perm, k=qk.co, **reads)
     v = l.linear(f"{inner}.value", h=h, k=ov, **reads)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from onebasin.archs.registry import Config, architecture
 from onebasin.spec import Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, elementwise, head_sum
@@ -31,7 +33,7 @@ def gpt2(s: Builder, cfg: Config) -> None:
         qk = l.space("qk", width, bilinear(), base=h)
         ov = l.space("ov", width, base=h)
         ln = l.norm("layer", "ln_1", d, eps)
-        fused = {"maps": "d -> (t h k)", "conv1d": True, "norm": ln, "d": d.co}
+        fused: dict[str, Any] = {"maps": "d -> (t h k)", "conv1d": True, "norm": ln, "d": d.co}
         l.linear("attn.c_attn", part="query", t=0, h=h.perm, k=qk, **fused)
         k = l.linear("attn.c_attn", part="key", t=1, h=h.perm, k=qk.co, **fused)
         v = l.linear("attn.c_attn", part="value", t=2, h=h, k=ov, **fused)

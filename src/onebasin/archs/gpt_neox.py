@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from onebasin.archs.registry import Config, architecture
 from onebasin.spec import Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, elementwise, head_sum, rope
@@ -45,13 +47,11 @@ def gpt_neox(s: Builder, cfg: Config) -> None:
             parts.append(("pass", l.space("qk_pass", width - rotated, bilinear(), base=h).at(rotated)))
         ov = l.space("ov", width, base=h)
         ln = l.norm("layer", "input_layernorm", d, eps)
-        fused = {"maps": "d -> (h t k)", "norm": ln, "bias": cfg.attention_bias, "d": d.co}
+        fused: dict[str, Any] = {"maps": "d -> (h t k)", "norm": ln, "bias": cfg.attention_bias, "d": d.co}
         keys = []
         for name, qk in parts:
             l.linear("attention.query_key_value", part=f"query_{name}", t=0, h=h.perm, k=qk, **fused)
-            keys.append(
-                l.linear("attention.query_key_value", part=f"key_{name}", t=1, h=h.perm, k=qk.co, **fused)
-            )
+            keys.append(l.linear("attention.query_key_value", part=f"key_{name}", t=1, h=h.perm, k=qk.co, **fused))
         v = l.linear("attention.query_key_value", part="value", t=2, h=h, k=ov, **fused)
         o = l.linear("attention.dense", "(h k) -> d", bias=cfg.attention_bias, h=h.co, k=ov.co, d=d)
         l.attention("attention", keys=keys, value=v, output=o)

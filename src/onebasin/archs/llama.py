@@ -6,7 +6,10 @@ and has a head width of its own.
 
 from __future__ import annotations
 
-from onebasin.archs.registry import Config, architecture
+from collections.abc import Callable
+from typing import Any
+
+from onebasin.archs.registry import Config, Declaration, architecture
 from onebasin.spec import Axis, Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, gain_product, gated, head_sum, qk_norm, rope
 
@@ -20,7 +23,7 @@ def grouped_attention(l: Builder, cfg: Config, d: Axis, *, qkv_bias: bool, o_bia
     qk = l.space("qk", width, bilinear(), rope(), *([qk_norm()] if normed else []), base=n)
     ov = l.space("ov", width, base=n)
     ln = l.norm("rms", "input_layernorm", d, cfg.rms_norm_eps)
-    reads = {"norm": ln, "bias": qkv_bias, "d": d.co}
+    reads: dict[str, Any] = {"norm": ln, "bias": qkv_bias, "d": d.co}
     l.linear("self_attn.q_proj", "d -> (n g k)", n=n.perm, g=g.perm, k=qk, **reads)
     k = l.linear("self_attn.k_proj", "d -> (n k)", n=n.perm, k=qk.co, **reads)
     v = l.linear("self_attn.v_proj", "d -> (n k)", n=n, k=ov, **reads)
@@ -48,7 +51,7 @@ def decoder(s: Builder, cfg: Config, *, qkv_bias: bool, o_bias: bool, mlp_bias: 
     s.readout(d, ln, "embed_tokens.weight")
 
 
-def _like_llama(model_type: str, name: str):  # type: ignore[no-untyped-def]
+def _like_llama(model_type: str, name: str) -> Callable[[Declaration], Declaration]:
     return architecture(
         model_type,
         prefix="model.",

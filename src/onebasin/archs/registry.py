@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from onebasin.errors import UnknownArchitecture
+from onebasin.errors import LayoutMismatch, UnknownArchitecture
 from onebasin.spec import Builder, Head, Images, ModelSpec, Tokens
 
 GUIDE = "CONTRIBUTING.md, 'Add an architecture'"
@@ -64,14 +64,14 @@ def known() -> dict[str, tuple[str, ...]]:
 def lookup(model_type: str | None, architectures: list[str] | None) -> tuple[Architecture, str]:
     """The registered architecture and the model class of a configuration, or a refusal that lists the choices."""
     classes = known()
-    if model_type not in classes:
+    if not isinstance(model_type, str) or model_type not in classes:
         raise UnknownArchitecture(
             f"No table describes model_type {model_type!r}",
             expected=", ".join(classes),
             found=model_type,
             next_step=f"add one ({GUIDE}), or convert the model to one of these types",
         )
-    name = (architectures or [None])[0]
+    name = architectures[0] if isinstance(architectures, list) and architectures else None
     if name not in classes[model_type]:
         raise UnknownArchitecture(
             f"The table for {model_type!r} does not cover this model class",
@@ -87,6 +87,10 @@ def declare(config: Config, *, tie: bool | None = None) -> ModelSpec:
     """The table of a model with this configuration.  `tie` overrides the configuration's tie_word_embeddings."""
     arch, name = lookup(config.model_type, config.architectures)
     tied = bool(getattr(config, "tie_word_embeddings", False)) if tie is None else tie
-    builder = Builder(arch.prefix, arch.heads[name], tied, arch.inputs(config), arch.sizes(config))
-    arch.declare(builder, config)
+    try:
+        builder = Builder(arch.prefix, arch.heads[name], tied, arch.inputs(config), arch.sizes(config))
+        arch.declare(builder, config)
+    except ZeroDivisionError as error:
+        step = "correct the number of heads or the patch size in config.json"
+        raise LayoutMismatch("config.json gives a number that others are divided by as zero", next_step=step) from error
     return builder.build(config.model_type, name, arch.renames, arch.untouched)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from onebasin.canonical import rewrites
 from onebasin.checkpoint import Checkpoint
@@ -18,23 +19,23 @@ class Canonical:
     """A checkpoint in canonical form, and why some rewrites were refused."""
 
     checkpoint: Checkpoint
-    refused: tuple[NotExpressible, ...] = field(default=())
+    refused: tuple[NotExpressible, ...]
 
 
 def _steps(spec: ModelSpec) -> Iterator[Rewrite]:
     """Gains first, so that biases are whole; then null biases; then the mean direction."""
     for name in spec.norms:
-        yield lambda c, name=name: rewrites.fold_gain(c, name)
+        yield partial(rewrites.fold_gain, name=name)
     for attention in spec.attentions:
         for key in attention.keys:
-            yield lambda c, key=key: rewrites.drop_key_bias(c, key)
-        yield lambda c, a=attention: rewrites.fold_value_bias(c, a.value, a.output)
+            yield partial(rewrites.drop_key_bias, key=key)
+        yield partial(rewrites.fold_value_bias, value=attention.value, output=attention.output)
     centred = [norm for norm in spec.norms.values() if norm.kind == "layer"]
     for space in dict.fromkeys(norm.space for norm in centred):
-        yield lambda c, space=space: rewrites.centre(c, space)
+        yield partial(rewrites.centre, space=space)
     for norm in centred:
         if not norm.blocked:
-            yield lambda c, norm=norm: rewrites.project(c, norm.name)
+            yield partial(rewrites.project, name=norm.name)
 
 
 def canonicalize(checkpoint: Checkpoint, *, untie: bool = True) -> Canonical:
@@ -52,4 +53,3 @@ def canonicalize(checkpoint: Checkpoint, *, untie: bool = True) -> Canonical:
         except NotExpressible as reason:
             refused.append(reason)
     return Canonical(checkpoint, tuple(refused))
-

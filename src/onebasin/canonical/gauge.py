@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 def in_gauge_of(reference: Checkpoint, canonical: Checkpoint) -> Checkpoint:
     """The model of `canonical`, function unchanged, with the folded norms and value biases of `reference`.
 
-    For a folded norm with reference gain γ and offset β:  W ← W/γ, b ← b − (W/γ)β, and the norm takes γ, β.  A norm that
-    kept its offset o takes γ and γ ⊙ o.  Where the value bias was folded, b_V becomes the reference's effective one and
-    b_O ← b_O − W_O v.  Gains that could not be folded stay the model's own.
+    For a folded norm with reference gain γ and offset β:  W ← W/γ, b ← b − (W/γ)β, and the norm takes γ, β.  A norm
+    that kept its offset o takes γ and γ ⊙ o.  Where the value bias was folded, b_V becomes the reference's effective
+    one and b_O ← b_O − W_O v.  Gains that could not be folded stay the model's own.
     """
     _check_same_table(reference, canonical)
-    folded = [n for n in reference.spec.norms.values() if canonical.spec.norms[n.name].unit and not n.unit and not n.blocked]
+    folded = [
+        n for n in reference.spec.norms.values() if canonical.spec.norms[n.name].unit and not n.unit and not n.blocked
+    ]
     plain = reference
     for norm in folded:
         plain = fold_gain(plain, norm.name)
@@ -50,8 +52,13 @@ def _check_same_table(reference: Checkpoint, canonical: Checkpoint) -> None:
     for name, leaf in reference.spec.leaves.items():
         other = canonical.spec.leaves.get(name)
         if other is None or other.shape != leaf.shape:
-            raise Incompatible("The two models do not have the same tensors", tensor=name, expected=leaf.shape,
-                               found=other and other.shape, next_step="compare them with `onebasin inspect A B`")  # fmt: skip
+            raise Incompatible(
+                "The two models do not have the same tensors",
+                tensor=name,
+                expected=leaf.shape,
+                found=other and other.shape,
+                next_step="compare them with `onebasin inspect A B`",
+            )
 
 
 def _restore_value_bias(plain: Checkpoint, model: Checkpoint, attention: Attention) -> Checkpoint:
@@ -59,10 +66,12 @@ def _restore_value_bias(plain: Checkpoint, model: Checkpoint, attention: Attenti
     if v.bias is None or o.bias is None:
         return model
     bias, effective = v.bias, plain[v.bias]
-    return model.derive({
-        bias: lambda: effective,
-        o.bias: lambda: model[str(o.bias)] - through(model, o, bias, effective),
-    })  # fmt: skip
+    return model.derive(
+        {
+            bias: lambda: effective,
+            o.bias: lambda: model[str(o.bias)] - through(model, o, bias, effective),
+        }
+    )
 
 
 def _restore_gain(reference: Checkpoint, model: Checkpoint, norm: Norm) -> Checkpoint:
@@ -89,9 +98,13 @@ def _check_divisible(norm: Norm, gain: Tensor, offset: Tensor | None) -> None:
     if not float(growth[worst]) <= LARGEST_OFFSET:
         raise NotExpressible(
             "A gain of the reference is too small to divide by",
-            tensor=norm.gain, axis=worst, space=norm.space, expected=f"|gain| >= {1 / LARGEST_OFFSET:g}",
-            found=f"{float(gain[worst]):g}", next_step="write both models in canonical form instead",
-        )  # fmt: skip
+            tensor=norm.gain,
+            axis=worst,
+            space=norm.space,
+            expected=f"|gain| >= {1 / LARGEST_OFFSET:g}",
+            found=f"{float(gain[worst]):g}",
+            next_step="write both models in canonical form instead",
+        )
 
 
 def _divided(model: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Callable[[], Tensor]:

@@ -65,8 +65,13 @@ def _recognise_constant_gain(checkpoint: Checkpoint, norm: Norm) -> Checkpoint:
     gain = checkpoint[norm.gain]
     if bool((gain == gain[0]).all()) and bool(gain[0] != 0):
         return checkpoint.derive({}, spec=checkpoint.spec.with_unit_gain(norm.name))
-    raise NotExpressible("A norm's gain cannot be folded", tensor=norm.gain, space=norm.space, found=norm.blocked,
-                         next_step="nothing to do: the space keeps the smaller family that respects the gain")  # fmt: skip
+    raise NotExpressible(
+        "A norm's gain cannot be folded",
+        tensor=norm.gain,
+        space=norm.space,
+        found=norm.blocked,
+        next_step="nothing to do: the space keeps the smaller family that respects the gain",
+    )
 
 
 def read_dim(checkpoint: Checkpoint, reader: Linear, norm: Norm) -> int:
@@ -103,10 +108,13 @@ def _offset_over_gain(norm: Norm, offset: Tensor, gain: Tensor) -> Tensor:
     if not float(ratio[worst].abs()) <= LARGEST_OFFSET:
         raise NotExpressible(
             "The norm's bias must stay (a reader has no bias of its own), and its gain is too small to divide by",
-            tensor=norm.gain, axis=worst, space=norm.space, expected=f"|bias/gain| <= {LARGEST_OFFSET:g}",
+            tensor=norm.gain,
+            axis=worst,
+            space=norm.space,
+            expected=f"|bias/gain| <= {LARGEST_OFFSET:g}",
             found=f"gain {float(gain[worst]):g}, bias {float(offset[worst]):g}",
             next_step="nothing to do: the space keeps the smaller family that respects the gain",
-        )  # fmt: skip
+        )
     return ratio
 
 
@@ -118,8 +126,13 @@ def drop_key_bias(checkpoint: Checkpoint, key: str) -> Checkpoint:
     inner = [axis.space for _, axis in checkpoint.spec.leaves[linear.bias].spaces() if axis.rep is Rep.COV]
     seen = [op for space in inner for op in checkpoint.spec.ops(space) if op.admits != INVERTIBLE]
     if seen:
-        raise NotExpressible("The key bias is not free", tensor=linear.bias, space=inner[0], found=seen[0].name,
-                             next_step="nothing to do: the bias moves with its space")  # fmt: skip
+        raise NotExpressible(
+            "The key bias is not free",
+            tensor=linear.bias,
+            space=inner[0],
+            found=seen[0].name,
+            next_step="nothing to do: the bias moves with its space",
+        )
     zeros = torch.zeros(checkpoint.spec.leaves[linear.bias].shape, dtype=torch.float64)
     return checkpoint.derive({linear.bias: lambda: zeros})
 
@@ -130,13 +143,18 @@ def fold_value_bias(checkpoint: Checkpoint, value: str, output: str) -> Checkpoi
     if v.bias is None:
         return checkpoint
     if o.bias is None:
-        raise NotExpressible("The value bias has no output bias to move into", tensor=v.bias,
-                             next_step="nothing to do: the bias moves with its space")  # fmt: skip
+        raise NotExpressible(
+            "The value bias has no output bias to move into",
+            tensor=v.bias,
+            next_step="nothing to do: the bias moves with its space",
+        )
     zeros = torch.zeros(checkpoint.spec.leaves[v.bias].shape, dtype=torch.float64)
-    return checkpoint.derive({
-        v.bias: lambda: zeros,
-        o.bias: lambda: checkpoint[str(o.bias)] + through(checkpoint, o, str(v.bias), checkpoint[str(v.bias)]),
-    })  # fmt: skip
+    return checkpoint.derive(
+        {
+            v.bias: lambda: zeros,
+            o.bias: lambda: checkpoint[str(o.bias)] + through(checkpoint, o, str(v.bias), checkpoint[str(v.bias)]),
+        }
+    )
 
 
 def through(checkpoint: Checkpoint, output: Linear, bias: str, vector: Tensor) -> Tensor:
@@ -153,8 +171,12 @@ def centre(checkpoint: Checkpoint, space: str) -> Checkpoint:
     norms = [norm for norm in spec.norms.values() if norm.space == space]
     others = [op.name for op in spec.ops(space) if op not in {norm.op for norm in norms}]
     if not norms or others or any(norm.kind != "layer" for norm in norms):
-        raise NotExpressible("Something other than LayerNorm reads the space and sees its mean", space=space,
-                             found=", ".join(others) or "no LayerNorm", next_step="nothing to do")  # fmt: skip
+        raise NotExpressible(
+            "Something other than LayerNorm reads the space and sees its mean",
+            space=space,
+            found=", ".join(others) or "no LayerNorm",
+            next_step="nothing to do",
+        )
     changed = {}
     for leaf in spec.writers(space):
         dim = leaf.dim(space, Rep.VEC)
@@ -167,12 +189,18 @@ def project(checkpoint: Checkpoint, name: str) -> Checkpoint:
     """W ← W M for the readers of a folded LayerNorm: what they read has mean zero."""
     norm = checkpoint.spec.norms[name]
     if norm.kind != "layer" or not norm.unit or norm.blocked or keeps_offset(checkpoint, norm):
-        raise NotExpressible("The readers of this norm see more than a vector of mean zero", tensor=norm.gain,
-                             space=norm.space, next_step="nothing to do")  # fmt: skip
-    return checkpoint.derive({
-        reader.weight: _less_mean(checkpoint, reader.weight, read_dim(checkpoint, reader, norm))
-        for reader in checkpoint.spec.readers(name)
-    })  # fmt: skip
+        raise NotExpressible(
+            "The readers of this norm see more than a vector of mean zero",
+            tensor=norm.gain,
+            space=norm.space,
+            next_step="nothing to do",
+        )
+    return checkpoint.derive(
+        {
+            reader.weight: _less_mean(checkpoint, reader.weight, read_dim(checkpoint, reader, norm))
+            for reader in checkpoint.spec.readers(name)
+        }
+    )
 
 
 def _less_mean(checkpoint: Checkpoint, leaf: str, dim: int) -> Callable[[], Tensor]:

@@ -107,6 +107,8 @@ def read_json_object(file: Path) -> dict[str, Any]:
     step = "download or save the checkpoint again"
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadCheckpoint(f"{file} cannot be read", found=error, next_step="check the path") from error
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
         raise BadCheckpoint(f"{file} is not valid JSON", found=error, next_step=step) from error
     if not isinstance(value, dict):

@@ -62,13 +62,14 @@ class Checkpoint:
                 if not self.store.read(tied).equal(self.store.read(own)):
                     raise BadCheckpoint(
                         "config.json ties two tensors that hold different numbers",
-                        tensor=own, expected=f"the numbers of {tied}",
+                        tensor=own,
+                        expected=f"the numbers of {tied}",
                         next_step="set tie_word_embeddings to false in config.json, or remove the tensor",
-                    )  # fmt: skip
+                    )
 
     def derive(
         self, changed: Mapping[str, Recipe], *, spec: ModelSpec | None = None, config: Mapping[str, Any] | None = None
-    ) -> Checkpoint:  # fmt: skip
+    ) -> Checkpoint:
         """The same checkpoint with some leaves computed differently."""
         spec = spec or self.spec
         leaves = {**self.leaves, **changed}
@@ -78,8 +79,7 @@ class Checkpoint:
 
     def in_memory(self) -> Checkpoint:
         """Compute every leaf once and keep it."""
-        values = {name: self[name] for name in self}
-        return self.derive({name: (lambda value=value: value) for name, value in values.items()})
+        return self.derive({name: constant(self[name]) for name in self})
 
     def tensor(self, key: str) -> Tensor:
         """The stored tensor `key`, put together from its leaves in float64."""
@@ -94,18 +94,37 @@ class Checkpoint:
             window[leaf.index] = self[leaf.name]
         return whole
 
-    def save(self, out: str | Path, *, dtype: str | None = None, max_shard_size: str = "5GB",
-             extra_files: Mapping[str, str | bytes] | None = None) -> None:  # fmt: skip
+    def save(
+        self,
+        out: str | Path,
+        *,
+        dtype: str | None = None,
+        max_shard_size: str = "5GB",
+        extra_files: Mapping[str, str | bytes] | None = None,
+    ) -> None:
         """Write a stock folder, whole or not at all, in the stored dtypes unless another is asked for."""
         fallback = next(iter(self.stored.values()))[1]
         sources = {key: key for key in self.spec.keys}
-        sources |= {mirror.key: mirror.of for mirror in self.spec.mirrors if mirror.key in self.stored}
+        sources |= {m.key: m.of for m in self.spec.mirrors if m.key in self.stored or not m.tied}
         planned = []
         for key, source in sources.items():
             name, kind = self.stored.get(key, (key, fallback))
+            if self.spec.table_name(name) != key:  # in the input, one of two equal entries stood for both
+                name = key
             planned.append(Planned(name, self.spec.keys[source], dtype or kind, _maker(self, source)))
-        write_folder(Path(out), planned, config=dict(self.config), carry_from=self.store.folder,
-                     max_shard_size=max_shard_size, extra_files=extra_files or {})  # fmt: skip
+        write_folder(
+            Path(out),
+            planned,
+            config=dict(self.config),
+            carry_from=self.store.folder,
+            max_shard_size=max_shard_size,
+            extra_files=extra_files or {},
+        )
+
+
+def constant(tensor: Tensor) -> Recipe:
+    """The recipe of a tensor that is there already."""
+    return lambda: tensor
 
 
 def _maker(checkpoint: Checkpoint, key: str) -> Recipe:
@@ -145,6 +164,8 @@ def check_shapes(spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]]) -> None
         if shapes[key] != expected:
             raise LayoutMismatch(
                 "config.json and the stored tensor disagree about a shape",
-                tensor=key, expected=expected, found=shapes[key],
+                tensor=key,
+                expected=expected,
+                found=shapes[key],
                 next_step="correct config.json: take it from the run that wrote these weights",
-            )  # fmt: skip
+            )

@@ -12,13 +12,15 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the model is written.")] = Path("demo"),
 ) -> None:
     """Write a small random Llama, show its symmetries, and verify them."""
+    from onebasin.checkpoint import whole_folder
     from onebasin.cli.inspect import inspect
     from onebasin.cli.output import console
     from onebasin.cli.verify import verify
 
     folder = out / "random-llama"
     if not folder.exists():
-        _write_random_llama(folder)
+        with whole_folder(out) as partial:
+            _write_random_llama(partial / folder.name)
     console.print(f"[bold]$ onebasin inspect {folder}[/bold]")
     inspect(str(folder))
     console.print(f"\n[bold]$ onebasin verify {folder}[/bold]")
@@ -26,11 +28,9 @@ def demo(
 
 
 def _write_random_llama(folder: Path) -> None:
-    """Grouped heads, a head width of its own, and gains that are not one: nothing an exact symmetry could hide behind."""
+    """Grouped heads, a head width of its own, gains that are not one: nothing a wrong symmetry could hide behind."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
-
-    from onebasin.checkpoint import whole_folder
 
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -41,6 +41,4 @@ def _write_random_llama(folder: Path) -> None:
     for name, parameter in model.named_parameters():
         if "norm" in name:
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(folder) as partial:
-        model.save_pretrained(partial)
+    model.save_pretrained(folder)

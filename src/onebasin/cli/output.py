@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 
 console = Console(highlight=False, soft_wrap=True)
+if not console.is_terminal:
+    console.width = 132  # piped output is read by programs and pasted by people: no early wrapping
 messages = Console(stderr=True, highlight=False)
 
 

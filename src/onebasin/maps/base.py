@@ -45,7 +45,9 @@ class Map(Members):
         """The map `self` after `first`, a member of the larger of their two families."""
         if (self.source, self.fibres) != (first.target, first.fibres):
             raise Incompatible(
-                "One map does not end where the other begins.", expected=self, found=f"{first} before it"
+                "One map does not end where the next begins, or has other fibres.",
+                expected=f"a map before {self}",
+                found=first,
             )
         kind = type(self) if first.family <= self.family else type(first)
         dtype = torch.promote_types(self.dtype, first.dtype)

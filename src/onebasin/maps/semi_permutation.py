@@ -55,15 +55,20 @@ class SemiPermutation(Indexed):
 
     @classmethod
     def _nearest(cls, matrix: Tensor, floor: float) -> Self:
-        """Choose a unit for every row, then the nearest shares on each unit's simplex.
+        """Column by column the nearest shares, until no row holds two: a row that does keeps its largest one.
 
-        Each unit gets one row by assignment, every other row its largest entry.  The shares are the nearest for that
-        pattern; the pattern is a good one, not always the best (choosing it is a combinatorial problem).
+        Before that, each unit gets a row of its own by assignment, so that none is left without.  The shares are the
+        nearest for the pattern that is found; the pattern is a good one, the best for matrices near the family, not
+        always the best for others (choosing it is a combinatorial problem).
         """
-        unit = matrix.argmax(-1)
-        first = assign(matrix.mT)
-        unit = unit.scatter(-1, first, torch.arange(matrix.shape[-1], device=matrix.device).expand_as(first))
-        elsewhere = matrix.amin((-2, -1), keepdim=True) - 2  # too far below any column's maximum to get a share
-        own = torch.arange(matrix.shape[-1], device=matrix.device) == unit.unsqueeze(-1)
-        shares = nearest_simplex(torch.where(own, matrix, elsewhere).mT).mT
-        return cls(unit, matched(shares, unit))
+        units = torch.arange(matrix.shape[-1], device=matrix.device)
+        nothing = matrix.amin((-2, -1), keepdim=True) - 2  # too far below any column's maximum to get a share
+        owned = assign(matrix.mT).unsqueeze(-1) == torch.arange(matrix.shape[-2], device=matrix.device)
+        allowed = owned.mT | ~owned.any(-2).unsqueeze(-1)
+        while True:
+            shares = nearest_simplex(torch.where(allowed, matrix, nothing).mT).mT
+            unit = shares.argmax(-1)
+            twice = (shares > 0).sum(-1, keepdim=True) > 1
+            if not twice.any():
+                return cls(unit, matched(shares, unit))
+            allowed = allowed & (~twice | (unit.unsqueeze(-1) == units))

@@ -11,7 +11,7 @@ integer picks one slice of a fused tensor, any other letter is labelled (tokens,
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from onebasin.spec.leaves import Axis, Leaf, Space, letters, make_leaf
@@ -69,29 +69,33 @@ class Builder:
         space = self._spaces[axis.space]
         self._spaces[axis.space] = replace(space, ops=(*space.ops, op))
 
-    def leaf(self, key: str, stored: str, *, order: str | None = None, part: str = "", **where: Axis | int) -> str:
+    def leaf(self, key: str, stored: str, **where: Axis | int) -> str:
+        """Claim the whole of one stored tensor."""
+        return self._claim(key, stored, stored, "", where)
+
+    def _claim(self, key: str, stored: str, order: str, part: str, where: Mapping[str, Axis | int]) -> str:
         key = self._key + key
         name = f"{key}:{part}" if part else key
         if name in self._leaves:
             raise ValueError(f"{name} is declared twice: give each part of a fused tensor its own `part`")
         sizes = {space.name: space.size for space in self._spaces.values()}
-        self._leaves[name] = make_leaf(name, key, stored, letters(order or stored), where, self._sizes, sizes)
+        self._leaves[name] = make_leaf(name, key, stored, letters(order), where, self._sizes, sizes)
         return name
 
     def linear(
-        self, key: str, maps: str, *, norm: str | None = None, bias: bool = True, bias_key: str | None = None,
-        part: str = "", conv1d: bool = False, optional: bool = False, **where: Axis | int,
+        self, key: str, maps: str, *, norm: str | None = None, bias: bool = True, part: str = "",
+        conv1d: bool = False, optional: bool = False, **where: Axis | int,
     ) -> str:  # fmt: skip
         """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D."""
         reads, writes = maps.split(" -> ")
         stored = f"{reads} {writes}" if conv1d else f"{writes} {reads}"
-        weight = self.leaf(f"{key}.weight", stored, order=f"{writes} {reads}", part=part, **where)
+        weight = self._claim(f"{key}.weight", stored, f"{writes} {reads}", part, where)
         offset = None
         if bias:
             outer = {x: place for x, place in where.items() if x in letters(writes)}
-            offset = self.leaf(bias_key or f"{key}.bias", writes, part=part, **outer)
+            offset = self._claim(f"{key}.bias", writes, writes, part, outer)
         name = weight.replace(".weight", "", 1)
-        self._linears[name] = Linear(name, weight, offset, norm, optional)
+        self._linears[name] = Linear(name, weight, offset, reads, writes, norm, optional)
         return name
 
     def norm(self, kind: str, key: str, axis: Axis, eps: float, *, blocked: str | None = None) -> str:
@@ -135,6 +139,8 @@ class Builder:
         if self.tied:
             self.touch(d, tied())
             self.tie(f"{self.head.key}.weight", self._key + embedding)
+            if self.head.bias:
+                self.root.leaf(f"{self.head.key}.bias", "v")
         else:
             kind = "v" if self.head.vocabulary else "c"
             self.root.linear(self.head.key, f"d -> {kind}", bias=self.head.bias, norm=norm, d=d.co)

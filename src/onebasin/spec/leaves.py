@@ -110,9 +110,14 @@ class Leaf:
 
 
 def make_leaf(
-    name: str, key: str, stored: str, order: tuple[str, ...], where: Mapping[str, Axis | int], size: Mapping[str, int],
+    name: str,
+    key: str,
+    stored: str,
+    order: tuple[str, ...],
+    where: Mapping[str, Axis | int],
+    size: Mapping[str, int],
     space_size: Mapping[str, int],
-) -> Leaf:  # fmt: skip
+) -> Leaf:
     """Place each letter: an `Axis` in its space, an `int` picks one slice, absent means a labelled axis."""
     sizes, axes, picks = [], [], []
     for x in order:
@@ -156,6 +161,11 @@ def _box(leaf: Leaf, sizes: Mapping[str, int]) -> list[tuple[int, int]]:
     box = [(kept | picked)[x] for x in leaf.view.order]
     for x, (start, stop) in zip(leaf.view.order, box, strict=True):
         if not 0 <= start < stop <= sizes[x]:
-            raise LayoutMismatch("A claim lies outside its tensor", tensor=leaf.key, axis=x, expected=f"0..{sizes[x]}",
-                                 found=f"{start}..{stop}")  # fmt: skip
+            raise LayoutMismatch(
+                "A claim lies outside its tensor",
+                tensor=leaf.key,
+                axis=x,
+                expected=f"0..{sizes[x]}",
+                found=f"{start}..{stop}",
+            )
     return box

@@ -1,0 +1,157 @@
+"""Two-sided problems: a map acts on one set of vectors as g and on another as g^-T, and both should land on target.
+
+    min over g of  |A_v − g B_v|² + |A_c − g^-T B_c|²
+
+This is what is left inside a head once heads are matched (P2, stage 2), with v the queries and c the keys, or v the
+values and c the outputs; with a scalar g it is the free scale of a unit.  Only second moments enter, C = A Bᵀ and
+G = B Bᵀ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Height = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]  # t -> h, h', h''
+
+RANK = 1e-10  # directions in which both sides are weaker than this, relative to the strongest, are left alone
+
+
+def two_sided_distance(g: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Tensor:
+    """The objective up to the constant |A_v|² + |A_c|²; batched."""
+    y = torch.linalg.inv(g).mT
+    return _one_side(g, cross_v, gram_v) + _one_side(y, cross_c, gram_c)
+
+
+def _one_side(g: Tensor, cross: Tensor, gram: Tensor) -> Tensor:
+    return ((g @ gram - 2 * cross) * g).sum((-2, -1))
+
+
+def two_sided(
+    cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, *,
+    start: Tensor | None = None, steps: int = 100, tol: float = 1e-8,
+) -> Tensor:  # fmt: skip
+    """argmin over invertible g, (f, d, d), by damped Gauss–Newton from `start` or the best of three closed forms.
+
+    With g ← (I + S) g the residuals are linear in S to first order, and S solves the Sylvester equation
+    (W Wᵀ) S + S (V Vᵀ) = R_v Vᵀ − W R_cᵀ,  V = g B_v, W = g^-T B_c,  in the eigenbases of the two Gram matrices.
+    Directions that neither side can see are not moved, so rank-deficient heads are safe.  Cost: d³ per head and step.
+    A step that raises the objective is not taken; a head is done when a step gains less than `tol` of the objective.
+    """
+    moments = (cross_v, gram_v, cross_c, gram_c)
+    g = _best_start(*moments) if start is None else start
+    value = two_sided_distance(g, *moments)
+    damping = torch.full_like(value, 1e-3)
+    for _ in range(steps):
+        proposal = g + _gauss_newton(g, *moments, damping) @ g
+        new = two_sided_distance(proposal, *moments)
+        better = torch.isfinite(new) & (new < value)
+        gain = torch.where(better, value - new, torch.zeros_like(value))
+        g = torch.where(better[..., None, None], proposal, g)
+        value = torch.where(better, new, value)
+        damping = torch.where(better, damping / 5, damping * 5)
+        if bool(((gain <= tol * value.abs()) & (better | (damping > 1e8))).all()):
+            break
+    return g
+
+
+def _gauss_newton(
+    g: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, damping: Tensor
+) -> Tensor:
+    y = torch.linalg.inv(g).mT
+    vv, ww = g @ gram_v @ g.mT, y @ gram_c @ y.mT
+    right = (cross_v @ g.mT - vv) - (cross_c @ y.mT - ww).mT
+    p, basis_v = torch.linalg.eigh(vv)
+    q, basis_w = torch.linalg.eigh(ww)
+    curvature = q.unsqueeze(-1).clamp_min(0) + p.unsqueeze(-2).clamp_min(0)
+    largest = curvature.amax((-2, -1), keepdim=True)
+    seen = curvature > RANK * largest
+    denominator = torch.where(seen, curvature + damping[..., None, None] * largest, torch.ones_like(curvature))
+    step = torch.where(seen, (basis_w.mT @ right @ basis_v) / denominator, torch.zeros_like(curvature))
+    found: Tensor = basis_w @ step @ basis_v.mT
+    return found
+
+
+def _best_start(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Tensor:
+    """The best of: orthogonal Procrustes on both sides, least squares on the first, least squares on the second."""
+    left, _, right = torch.linalg.svd(cross_v + cross_c)
+    orthogonal = left @ right
+    starts = [orthogonal, _least_squares(cross_v, gram_v, orthogonal)]
+    starts.append(torch.linalg.inv(_least_squares(cross_c, gram_c, orthogonal)).mT)
+    values = torch.stack([two_sided_distance(s, cross_v, gram_v, cross_c, gram_c) for s in starts])
+    best = values.nan_to_num(nan=torch.inf).argmin(0)
+    return torch.stack(starts).gather(0, best[None, ..., None, None].expand(1, *orthogonal.shape)).squeeze(0)
+
+
+def _least_squares(cross: Tensor, gram: Tensor, fallback: Tensor) -> Tensor:
+    """C G^-1 on the numerical row space, completed to a well-conditioned map elsewhere."""
+    found = cross @ torch.linalg.pinv(gram, hermitian=True, rtol=1e-8)
+    left, sizes, right = torch.linalg.svd(found)
+    floor = 1e-4 * sizes[..., :1].clamp_min(torch.finfo(sizes.dtype).tiny)
+    usable = torch.isfinite(found).all(-1).all(-1) & (sizes[..., 0] > 0)
+    mended = left * sizes.clamp_min(floor).unsqueeze(-2) @ right
+    return torch.where(usable[..., None, None], mended, fallback)
+
+
+def positive_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> tuple[Tensor, Tensor]:
+    """argmin over r > 0 of  h(r) = r² G_v + G_c / r² − 2 (r C_v + C_c / r),  elementwise; returns (r, h(r))."""
+
+    def height(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        r, e = t.exp(), (2 * t).exp()
+        return (
+            gram_v * e + gram_c / e - 2 * (r * cross_v + cross_c / r),
+            2 * (gram_v * e - gram_c / e) - 2 * (r * cross_v - cross_c / r),
+            4 * (gram_v * e + gram_c / e) - 2 * (r * cross_v + cross_c / r),
+        )
+
+    return _descend(height, gram_v, gram_c)
+
+
+def signed_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> tuple[Tensor, Tensor]:
+    """The same over every r ≠ 0: the better of the two signs."""
+    plus, height = positive_scale(cross_v, gram_v, cross_c, gram_c)
+    minus, other = positive_scale(-cross_v, gram_v, -cross_c, gram_c)
+    return torch.where(other < height, -minus, plus), torch.minimum(height, other)
+
+
+def complex_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Tensor:
+    """The same over complex z = r e^iθ with complex C = Σ a conj(b), where c carries 1/conj(z)  (P2, rotary stage 2).
+
+    For given r the best angle is that of r C_v + C_c / r, which leaves h(r) = r² G_v + G_c / r² − 2 |r C_v + C_c / r|.
+    """
+    a, b = cross_v.abs().square(), cross_c.abs().square()
+    mixed = 2 * (cross_v * cross_c.conj()).real
+
+    def height(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        e = (2 * t).exp()
+        q = (a * e + b / e + mixed).clamp_min(torch.finfo(a.dtype).tiny)
+        dq, ddq, root = 2 * (a * e - b / e), 4 * (a * e + b / e), q.sqrt()
+        return (
+            gram_v * e + gram_c / e - 2 * root,
+            2 * (gram_v * e - gram_c / e) - dq / root,
+            4 * (gram_v * e + gram_c / e) - ddq / root + dq.square() / (2 * q * root),
+        )
+
+    r, _ = _descend(height, gram_v, gram_c)
+    total = r * cross_v + cross_c / r
+    angle = torch.where(total.abs() > 0, total / total.abs(), torch.ones_like(total))
+    return r * angle
+
+
+def _descend(height: Height, gram_v: Tensor, gram_c: Tensor, steps: int = 40) -> tuple[Tensor, Tensor]:
+    """Damped Newton in t = log r from r⁴ = G_c / G_v and one unit to either side; where a side vanishes, from r = 1."""
+    alive = (gram_v > 0) & (gram_c > 0)
+    ratio = torch.where(alive, gram_c, 1.0) / torch.where(alive, gram_v, 1.0)
+    middle = 0.25 * ratio.log()
+    best, lowest = middle, height(middle)[0]
+    for shift in (0.0, 1.0, -1.0):
+        t = middle + shift
+        for _ in range(steps):
+            _, slope, bend = height(t)
+            step = slope / bend.abs().clamp_min(torch.finfo(bend.dtype).tiny)
+            t = torch.where(alive, t - step.clamp(-0.5, 0.5), middle)
+        value = height(t)[0]
+        best, lowest = torch.where(value < lowest, t, best), torch.minimum(value, lowest)
+    return best.exp(), lowest
