@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import pytest
@@ -48,12 +47,6 @@ def saved(tmp_path):
     return tmp_path / "alignment"
 
 
-def moving(spec: ModelSpec, seed: int) -> Alignment:
-    """A random alignment that moves every space (two heads stay where they are in every second draw)."""
-    draws = (Alignment.random(spec, seed + 1000 * i) for i in itertools.count())
-    return next(g for g in draws if all(g.displacement().values()))
-
-
 def same(a: Alignment, b: Alignment, tol: float = 1e-12) -> bool:
     """Equal as maps, space by space and fibre by fibre."""
     assert set(a.maps) == set(b.maps)
@@ -64,19 +57,25 @@ def same(a: Alignment, b: Alignment, tol: float = 1e-12) -> bool:
 
 
 @every_model
-def test_the_identity_is_neutral_and_near_nothing_else(spec):
-    one, g = Alignment.identity(spec), moving(spec, 1)
+@pytest.mark.parametrize("seed", range(8))
+def test_a_random_alignment_moves_every_space(spec, seed):
+    """Also where there are two heads only, which stay where they are in every second draw."""
+    assert min(Alignment.random(spec, seed).displacement().values()) > 0.1
+
+
+@every_model
+def test_the_identity_is_neutral(spec):
+    one, g = Alignment.identity(spec), Alignment.random(spec, 1)
     assert same(one.compose(g), g, 0)
     assert same(g.compose(one), g, 0)
     assert same(one.inverse(), one, 0)
     assert set(one.displacement().values()) == {0.0}
-    assert min(g.displacement().values()) > 0.1
 
 
 @every_model
 @pytest.mark.parametrize("seed", range(3))
 def test_inverses(spec, seed):
-    one, g, h = Alignment.identity(spec), moving(spec, seed), moving(spec, seed + 50)
+    one, g, h = Alignment.identity(spec), Alignment.random(spec, seed), Alignment.random(spec, seed + 50)
     assert same(g.compose(g.inverse()), one)
     assert same(g.inverse().compose(g), one)
     assert same(g.inverse().inverse(), g)
@@ -87,14 +86,14 @@ def test_inverses(spec, seed):
 @every_model
 @pytest.mark.parametrize("seed", range(3))
 def test_composition_is_associative(spec, seed):
-    g, h, k = (moving(spec, seed + 100 * i) for i in range(3))
+    g, h, k = (Alignment.random(spec, seed + 100 * i) for i in range(3))
     assert same(g.compose(h).compose(k), g.compose(h.compose(k)))
 
 
 @every_model
 def test_fibres_travel_with_their_heads(spec):
     """By hand: composing acts on the inside of a head with the second map of the place where the first one put it."""
-    g, h = moving(spec, 1), moving(spec, 2)
+    g, h = Alignment.random(spec, 1), Alignment.random(spec, 2)
     both, fibred = g.compose(h), [name for name in spec.spaces if spec.spaces[name].base]
     assert fibred
     for name in fibred:

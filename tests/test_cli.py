@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import transformers
 import typer
 from random_models import config_of, random_folder, random_model
 from safetensors.torch import load_file, save_file
@@ -21,16 +22,28 @@ from onebasin.cli.app import app
 from onebasin.maps import Orthogonal
 
 FIRST = "model.layers.0.self_attn.q_proj.weight"
+LLAMA = {
+    "hidden_size": 36, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 9, "head_dim": 4,
+    "num_key_value_heads": 3, "hidden_act": "silu", "vocab_size": 17, "max_position_embeddings": 12, "num_labels": 3,
+    "rms_norm_eps": 1e-6, "mlp_bias": True, "attention_bias": False, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def llama(folder: Path, name: str = "LlamaForCausalLM", weights: int = 0, **settings: object) -> Path:
+    random_model(name, transformers.LlamaConfig(**{**LLAMA, **settings}), weights).save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory) -> Path:
     """Folders that are only read: two small Llamas of one shape, and other models."""
     root = tmp_path_factory.mktemp("models")
-    random_folder(root / "a", "llama", "LlamaForCausalLM", 10)
-    random_folder(root / "b", "llama", "LlamaForCausalLM", 10, 99)
-    random_folder(root / "classifier", "llama", "LlamaForTokenClassification", 10)
-    random_folder(root / "gpt2", "gpt2", "GPT2LMHeadModel", 2)
+    llama(root / "a")
+    llama(root / "b", weights=1)
+    llama(root / "classifier", "LlamaForTokenClassification")
+    tied = config_of("gpt2", 2)
+    tied.tie_word_embeddings = True
+    random_model("GPT2LMHeadModel", tied, 0).save_pretrained(root / "gpt2")
     random_folder(root / "vit", "vit", "ViTForImageClassification", 3)
     return root
 
@@ -78,10 +91,22 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 VERBS = {
+    "align": {
+        "a", "b", "--out", "-o", "--method", "--task", "--samples", "--device", "--dtype", "--max-shard-size", "--json",
+        "--quiet",
+    },
+    "barrier": {
+        "a", "b", "--task", "--out", "-o", "--path", "--points", "--samples", "--length", "--batch-size", "--device",
+        "--json", "--quiet",
+    },
     "demo": {"--out", "-o"},
     "inspect": {"a", "b", "--revision", "--json"},
+    "merge": {
+        "a", "b", "--out", "-o", "--weight", "--method", "--task", "--samples", "--device", "--dtype",
+        "--max-shard-size", "--json", "--quiet",
+    },
     "verify": {"a", "--revision", "--seed", "--json", "--quiet"},
-}
+}  # fmt: skip
 
 
 def test_the_verbs_and_their_options_are_these():
@@ -205,18 +230,11 @@ def test_another_class_blocks(run, pristine):
     ],
 )
 def test_another_shape_or_computation_blocks(run, pristine, tmp_path, settings, what):
-    config = config_of("llama", 10)
-    for key, value in settings.items():
-        setattr(config, key, value)
-    random_model("LlamaForCausalLM", config, 0).save_pretrained(tmp_path / "b")
-    assert what in blocked(run, pristine / "a", tmp_path / "b")
+    assert what in blocked(run, pristine / "a", llama(tmp_path / "b", **settings))
 
 
 def test_another_tie_is_no_obstacle(run, pristine, tmp_path):
-    config = config_of("llama", 10)
-    config.tie_word_embeddings = not config.tie_word_embeddings
-    random_model("LlamaForCausalLM", config, 0).save_pretrained(tmp_path / "b")
-    code, out, _ = run("inspect", pristine / "a", tmp_path / "b")
+    code, out, _ = run("inspect", pristine / "a", llama(tmp_path / "b", tie_word_embeddings=True))
     assert code == 0
     assert "note: tied embeddings" in out
 

@@ -131,4 +131,5 @@ def test_the_stock_model_is_what_from_pretrained_loads(make, tmp_path, name, see
     ours = stock_model(checkpoint).state_dict()
     theirs = getattr(transformers, name).from_pretrained(checkpoint.store.folder, dtype=torch.float64).state_dict()
     assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    unused = {mirror.key for mirror in checkpoint.spec.mirrors if not mirror.tied}  # stored, never read by the model
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours.keys() - unused)

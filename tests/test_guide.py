@@ -149,7 +149,6 @@ def test_the_guides_table_is_exact(tmp_path, name, seed, capsys):
         ("norm=ln, d=d.co, f=f", "norm=ln, d=d, f=f", 2),  # a reader that is no covector
         ("(n g k) -> d", "(g n k) -> d", 1),  # groups and queries exchanged
         (".at(rotated)", "", 2),  # both parts claim the front of the head
-        ("if s.tied:", "if False:", 2),  # an entry that nobody claims
     ],
 )
 def test_a_wrong_table_is_noticed(tmp_path, right, wrong, code):

@@ -60,5 +60,9 @@ class Incompatible(OnebasinError):
     """Two models (or a model and an alignment) do not have the same spaces."""
 
 
+class BadTask(OnebasinError):
+    """The data cannot be read, or do not fit the model they are meant for."""
+
+
 class BadOutput(OnebasinError):
     """The output folder cannot be written."""

@@ -35,6 +35,9 @@ class Family:
     def __le__(self, other: Family) -> bool:
         return self == other or any(parent <= other for parent in self.inside)
 
+    def __ge__(self, other: Family) -> bool:
+        return other <= self
+
     def __str__(self) -> str:
         return self.name
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from onebasin.alignment import Alignment, transport
 from onebasin.canonical.form import canonicalize
-from onebasin.checkpoint import Checkpoint, torch_dtype
+from onebasin.checkpoint import DTYPES, Checkpoint
 from onebasin.spec import ModelSpec
 from onebasin.stock import load_weights, outputs, probe_inputs, stock_model
 
@@ -50,6 +50,22 @@ def output_drift(moved: dict[str, Tensor], original: dict[str, Tensor], spec: Mo
     return worst
 
 
+def drifts(
+    original: Checkpoint, moved: Checkpoint, alignment: Alignment, *, seed: int = 0
+) -> tuple[dict[str, float], dict[str, float]]:
+    """By dtype (float64, float32, and as stored): how far `moved` is from `original`, and rounding alone."""
+    spec, inputs = moved.spec, probe_inputs(moved.spec, seed=seed)
+    reference = outputs(stock_model(original), spec, inputs)
+    stored = {DTYPES[code].name for _, code in original.stored.values()}
+    drift, rounding = {}, {}
+    for kind in sorted({"float64", "float32", *stored}, key=["float64", "float32", "bfloat16", "float16"].index):
+        dtype = getattr(torch, kind)
+        drift[kind] = output_drift(outputs(stock_model(moved, dtype), spec, inputs), reference, spec, alignment)
+        own = outputs(stock_model(original, dtype), spec, inputs)
+        rounding[kind] = output_drift(own, reference, spec, alignment.only())
+    return drift, rounding
+
+
 def verify(checkpoint: Checkpoint, *, seed: int = 0, tick: Callable[[str], None] = lambda step: None) -> Verification:
     """Measure how far random symmetries move the outputs, all spaces together and each alone."""
     tick("reading weights")
@@ -57,16 +73,9 @@ def verify(checkpoint: Checkpoint, *, seed: int = 0, tick: Callable[[str], None]
     form = canonical.checkpoint.in_memory()
     spec, inputs = form.spec, probe_inputs(form.spec, seed=seed)
     alignment = Alignment.random(spec, seed)
-    moved = transport(form, alignment).in_memory()
+    tick("all spaces at once")
+    drift, rounding = drifts(checkpoint, transport(form, alignment).in_memory(), alignment, seed=seed)
     original = outputs(stock_model(checkpoint), spec, inputs)
-    stored = {str(torch_dtype(kind)).removeprefix("torch.") for _, kind in checkpoint.stored.values()}
-    drift, rounding = {}, {}
-    for kind in sorted({"float64", "float32", *stored}, key=["float64", "float32", "bfloat16", "float16"].index):
-        tick(f"all spaces, {kind}")
-        dtype = getattr(torch, kind)
-        drift[kind] = output_drift(outputs(stock_model(moved, dtype), spec, inputs), original, spec, alignment)
-        own = outputs(stock_model(checkpoint, dtype), spec, inputs)
-        rounding[kind] = output_drift(own, original, spec, alignment.only())
     per_space = {}
     model = stock_model(form)
     for space in spec.spaces:

@@ -42,7 +42,7 @@ class Alignment:
 
     @classmethod
     def random(cls, spec: ModelSpec, seed: int = 0, condition: float = 4.0) -> Alignment:
-        """A random symmetry in every space at once; the identity, a likely draw where few heads permute, is drawn again."""
+        """A random symmetry in every space at once, not the identity: that is drawn again (two heads often stay)."""
         generator, maps = torch.Generator().manual_seed(seed), {}
         for name, space in spec.spaces.items():
             kind, fibres = map_of(spec.family(name)), spec.fibres(name)
@@ -61,6 +61,9 @@ class Alignment:
     def only(self, *spaces: str) -> Alignment:
         """The part of the alignment that acts on these spaces; the others stay as they are."""
         return Alignment({name: self.maps[name] for name in spaces}, {name: self.bases[name] for name in spaces})
+
+    def to(self, device: torch.device | str) -> Alignment:
+        return Alignment({name: g.to(device=device) for name, g in self.maps.items()}, self.bases)
 
     def _arrivals(self, space: str) -> torch.Tensor | None:
         """For a fibred space, the index of its base's permutation: place i receives fibre index[i]."""

@@ -17,11 +17,11 @@ def attention(l: Builder, cfg: Config, d: Axis, *, norm: str, inner: str, output
     qk = l.space("qk", width, bilinear(), base=h)
     ov = l.space("ov", width, base=h)
     reads: dict[str, Any] = {"maps": "d -> (h k)", "norm": norm, "bias": qkv_bias, "d": d.co}
-    l.linear(f"{inner}.query", h=h.perm, k=qk, **reads)
+    q = l.linear(f"{inner}.query", h=h.perm, k=qk, **reads)
     k = l.linear(f"{inner}.key", h=h.perm, k=qk.co, **reads)
     v = l.linear(f"{inner}.value", h=h, k=ov, **reads)
     o = l.linear(output, "(h k) -> d", h=h.co, k=ov.co, d=d)
-    l.attention("attention", keys=[k], value=v, output=o)
+    l.attention("attention", queries=[q], keys=[k], value=v, output=o)
 
 
 def feed_forward(l: Builder, cfg: Config, d: Axis, *, norm: str) -> None:

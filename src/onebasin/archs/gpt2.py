@@ -34,11 +34,11 @@ def gpt2(s: Builder, cfg: Config) -> None:
         ov = l.space("ov", width, base=h)
         ln = l.norm("layer", "ln_1", d, eps)
         fused: dict[str, Any] = {"maps": "d -> (t h k)", "conv1d": True, "norm": ln, "d": d.co}
-        l.linear("attn.c_attn", part="query", t=0, h=h.perm, k=qk, **fused)
+        q = l.linear("attn.c_attn", part="query", t=0, h=h.perm, k=qk, **fused)
         k = l.linear("attn.c_attn", part="key", t=1, h=h.perm, k=qk.co, **fused)
         v = l.linear("attn.c_attn", part="value", t=2, h=h, k=ov, **fused)
         o = l.linear("attn.c_proj", "(h k) -> d", conv1d=True, h=h.co, k=ov.co, d=d)
-        l.attention("attention", keys=[k], value=v, output=o)
+        l.attention("attention", queries=[q], keys=[k], value=v, output=o)
 
         f = l.space("ffn", cfg.n_inner or 4 * cfg.n_embd, elementwise(cfg.activation_function))
         ln = l.norm("layer", "ln_2", d, eps)

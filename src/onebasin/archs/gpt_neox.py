@@ -48,13 +48,13 @@ def gpt_neox(s: Builder, cfg: Config) -> None:
         ov = l.space("ov", width, base=h)
         ln = l.norm("layer", "input_layernorm", d, eps)
         fused: dict[str, Any] = {"maps": "d -> (h t k)", "norm": ln, "bias": cfg.attention_bias, "d": d.co}
-        keys = []
+        queries, keys = [], []
         for name, qk in parts:
-            l.linear("attention.query_key_value", part=f"query_{name}", t=0, h=h.perm, k=qk, **fused)
+            queries.append(l.linear("attention.query_key_value", part=f"query_{name}", t=0, h=h.perm, k=qk, **fused))
             keys.append(l.linear("attention.query_key_value", part=f"key_{name}", t=1, h=h.perm, k=qk.co, **fused))
         v = l.linear("attention.query_key_value", part="value", t=2, h=h, k=ov, **fused)
         o = l.linear("attention.dense", "(h k) -> d", bias=cfg.attention_bias, h=h.co, k=ov.co, d=d)
-        l.attention("attention", keys=keys, value=v, output=o)
+        l.attention("attention", queries=queries, keys=keys, value=v, output=o)
 
         f = l.space("ffn", cfg.intermediate_size, elementwise(cfg.hidden_act))
         ln = l.norm("layer", "post_attention_layernorm", d, eps)

@@ -24,11 +24,11 @@ def grouped_attention(l: Builder, cfg: Config, d: Axis, *, qkv_bias: bool, o_bia
     ov = l.space("ov", width, base=n)
     ln = l.norm("rms", "input_layernorm", d, cfg.rms_norm_eps)
     reads: dict[str, Any] = {"norm": ln, "bias": qkv_bias, "d": d.co}
-    l.linear("self_attn.q_proj", "d -> (n g k)", n=n.perm, g=g.perm, k=qk, **reads)
+    q = l.linear("self_attn.q_proj", "d -> (n g k)", n=n.perm, g=g.perm, k=qk, **reads)
     k = l.linear("self_attn.k_proj", "d -> (n k)", n=n.perm, k=qk.co, **reads)
     v = l.linear("self_attn.v_proj", "d -> (n k)", n=n, k=ov, **reads)
     o = l.linear("self_attn.o_proj", "(n g k) -> d", bias=o_bias, n=n.co, g=g.co, k=ov.co, d=d)
-    l.attention("attention", keys=[k], value=v, output=o)
+    l.attention("attention", queries=[q], keys=[k], value=v, output=o)
     if normed:
         gain = l.space("qk_gain", width, gain_product(), rope())
         l.leaf("self_attn.q_norm.weight", "k", k=gain)

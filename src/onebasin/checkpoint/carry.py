@@ -11,7 +11,7 @@ LARGEST = 100 * 2**20
 SUFFIXES = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".bpe", ".vocab", ".codes", ".spm")
 LEGAL = ("license", "licence", "notice", "copying", "use_policy")
 _TEMPLATES = "additional_chat_templates"
-_WRITTEN_ANEW = {"config.json"}
+_WRITTEN_ANEW = {"config.json", "certificate.json", "alignment.json", "barrier.json"}
 _TRAINING = {"trainer_state.json", "training_args.json", "all_results.json", "train_results.json", "eval_results.json"}
 
 

@@ -13,6 +13,8 @@ from typing import Annotated
 import typer
 
 from onebasin import __version__
+from onebasin.cli.align import align, merge
+from onebasin.cli.barrier import barrier
 from onebasin.cli.demo import demo
 from onebasin.cli.inspect import inspect
 from onebasin.cli.verify import verify
@@ -26,6 +28,9 @@ app = typer.Typer(
 )
 app.command()(inspect)
 app.command()(verify)
+app.command()(align)
+app.command()(barrier)
+app.command()(merge)
 app.command()(demo)
 
 

@@ -31,28 +31,31 @@ def _one_side(g: Tensor, cross: Tensor, gram: Tensor) -> Tensor:
 
 def two_sided(
     cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, *,
-    start: Tensor | None = None, steps: int = 100, tol: float = 1e-8,
+    start: Tensor | None = None, steps: int = 20, tol: float = 1e-7,
 ) -> Tensor:  # fmt: skip
-    """argmin over invertible g, (f, d, d), by damped Gauss–Newton from `start` or the best of three closed forms.
+    """argmin over invertible g, (f, d, d), by damped Gauss–Newton from the best of three closed forms and `start`.
 
     With g ← (I + S) g the residuals are linear in S to first order, and S solves the Sylvester equation
     (W Wᵀ) S + S (V Vᵀ) = R_v Vᵀ − W R_cᵀ,  V = g B_v, W = g^-T B_c,  in the eigenbases of the two Gram matrices.
-    Directions that neither side can see are not moved, so rank-deficient heads are safe.  Cost: d³ per head and step.
-    A step that raises the objective is not taken; a head is done when a step gains less than `tol` of the objective.
+    The step neglects curvature from the residuals: convergence is quadratic where the models agree, linear where they
+    do not.  Directions that neither side can see are not moved, so rank-deficient heads are safe.  A step that raises
+    the objective is not taken; a head is done when a step gains `tol` or less.  Cost: d³ per head and step.
     """
-    moments = (cross_v, gram_v, cross_c, gram_c)
-    g = _best_start(*moments) if start is None else start
-    value = two_sided_distance(g, *moments)
-    damping = torch.full_like(value, 1e-3)
+    g = _best_start(cross_v, gram_v, cross_c, gram_c, start)
+    active = torch.arange(len(g), device=g.device)
+    damping = torch.full_like(g[:, 0, 0], 1e-3)
     for _ in range(steps):
-        proposal = g + _gauss_newton(g, *moments, damping) @ g
-        new = two_sided_distance(proposal, *moments)
-        better = torch.isfinite(new) & (new < value)
-        gain = torch.where(better, value - new, torch.zeros_like(value))
-        g = torch.where(better[..., None, None], proposal, g)
-        value = torch.where(better, new, value)
-        damping = torch.where(better, damping / 5, damping * 5)
-        if bool(((gain <= tol * value.abs()) & (better | (damping > 1e8))).all()):
+        moments = (cross_v[active], gram_v[active], cross_c[active], gram_c[active])
+        old, value = g[active], two_sided_distance(g[active], *moments)
+        new = old + _gauss_newton(old, *moments, damping[active]) @ old
+        gain = (value - two_sided_distance(new, *moments)).nan_to_num(nan=-torch.inf)
+        better = gain > 0
+        g[active] = torch.where(better[:, None, None], new, old)
+        damping[active] *= torch.where(better, 0.2, 5.0)
+        explained = (old * moments[0]).sum((-2, -1)).abs() + gain.abs()
+        done = torch.where(better, gain <= tol * explained, damping[active] > 1e6)
+        active = active[~done]
+        if not len(active):
             break
     return g
 
@@ -74,12 +77,13 @@ def _gauss_newton(
     return found
 
 
-def _best_start(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Tensor:
-    """The best of: orthogonal Procrustes on both sides, least squares on the first, least squares on the second."""
+def _best_start(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, known: Tensor | None) -> Tensor:
+    """The best of: orthogonal Procrustes on both sides, least squares on the first, on the second, a known map."""
     left, _, right = torch.linalg.svd(cross_v + cross_c)
     orthogonal = left @ right
     starts = [orthogonal, _least_squares(cross_v, gram_v, orthogonal)]
     starts.append(torch.linalg.inv(_least_squares(cross_c, gram_c, orthogonal)).mT)
+    starts += [] if known is None else [known]
     values = torch.stack([two_sided_distance(s, cross_v, gram_v, cross_c, gram_c) for s in starts])
     best = values.nan_to_num(nan=torch.inf).argmin(0)
     return torch.stack(starts).gather(0, best[None, ..., None, None].expand(1, *orthogonal.shape)).squeeze(0)
@@ -140,18 +144,14 @@ def complex_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tens
     return r * angle
 
 
-def _descend(height: Height, gram_v: Tensor, gram_c: Tensor, steps: int = 40) -> tuple[Tensor, Tensor]:
-    """Damped Newton in t = log r from r⁴ = G_c / G_v and one unit to either side; where a side vanishes, from r = 1."""
+def _descend(height: Height, gram_v: Tensor, gram_c: Tensor, steps: int = 60) -> tuple[Tensor, Tensor]:
+    """Damped Newton in t = log r from r⁴ = G_c / G_v, where both sides weigh the same; r = 1 where a side vanishes."""
     alive = (gram_v > 0) & (gram_c > 0)
-    ratio = torch.where(alive, gram_c, 1.0) / torch.where(alive, gram_v, 1.0)
-    middle = 0.25 * ratio.log()
-    best, lowest = middle, height(middle)[0]
-    for shift in (0.0, 1.0, -1.0):
-        t = middle + shift
-        for _ in range(steps):
-            _, slope, bend = height(t)
-            step = slope / bend.abs().clamp_min(torch.finfo(bend.dtype).tiny)
-            t = torch.where(alive, t - step.clamp(-0.5, 0.5), middle)
-        value = height(t)[0]
-        best, lowest = torch.where(value < lowest, t, best), torch.minimum(value, lowest)
-    return best.exp(), lowest
+    t = 0.25 * (torch.where(alive, gram_c, 1.0) / torch.where(alive, gram_v, 1.0)).log()
+    for _ in range(steps):
+        _, slope, bend = height(t)
+        step = (slope / bend.abs().clamp_min(torch.finfo(bend.dtype).tiny)).clamp(-0.5, 0.5)
+        t = torch.where(alive, t - step, t)
+        if not bool((alive & (step.abs() > 1e-9)).any()):
+            break
+    return t.exp(), height(t)[0]

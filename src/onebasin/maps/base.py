@@ -68,7 +68,7 @@ class Map(Members):
                 f"or approximate: {cls.__name__}.project(map.dense())",
             )
         cls._require(smaller.source, smaller.target)
-        return cls._from(smaller)
+        return smaller if type(smaller) is cls else cls._from(smaller)
 
     @classmethod
     def _from(cls, smaller: Map) -> Self:

@@ -46,9 +46,10 @@ class Norm:
 
 @dataclass(frozen=True)
 class Attention:
-    """The linear maps whose biases softmax attention lets us move (names of `Linear`s)."""
+    """The linear maps of one softmax attention, by the names of their `Linear`s."""
 
     name: str
+    queries: tuple[str, ...]
     keys: tuple[str, ...]
     value: str
     output: str

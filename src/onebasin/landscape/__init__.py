@@ -1,0 +1,23 @@
+"""Loss landscapes: paths between models, evaluation, curves and barriers."""
+
+from onebasin.checkpoint import Checkpoint
+from onebasin.errors import OnebasinError
+from onebasin.landscape.circuit import CircuitPath
+from onebasin.landscape.curve import Curve, measure
+from onebasin.landscape.evaluate import Evaluation, evaluate, pick_device
+from onebasin.landscape.paths import FactorPath, WeightPath
+
+__all__ = [
+    "CircuitPath", "Curve", "Evaluation", "FactorPath", "WeightPath", "evaluate", "measure", "path_between",
+    "pick_device",
+]  # fmt: skip
+
+
+def path_between(name: str, a: Checkpoint, b: Checkpoint) -> WeightPath:
+    """The path of that name, "factor" or "circuit"."""
+    kinds: dict[str, type[WeightPath]] = {kind.name: kind for kind in (FactorPath, CircuitPath)}
+    if name not in kinds:
+        raise OnebasinError(
+            "There is no such path", expected=", ".join(kinds), found=name, next_step="use one of these"
+        )
+    return kinds[name](a, b)

@@ -1,0 +1,106 @@
+"""Loss along a path, and the barrier it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from onebasin.errors import OnebasinError
+from onebasin.landscape.evaluate import BATCH, Evaluation, evaluate, standard_error
+from onebasin.landscape.paths import WeightPath
+from onebasin.tasks import Task
+
+POINTS = 11
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What was measured at each weight λ (share of B) of a path on a task; the first is A, the last B."""
+
+    weights: tuple[float, ...]
+    evaluations: tuple[Evaluation, ...]
+    path: str
+    task: Mapping[str, Any]
+
+    @property
+    def ends(self) -> tuple[Evaluation, Evaluation]:
+        return self.evaluations[0], self.evaluations[-1]
+
+    def chord(self, weight: float) -> float:
+        """(1−λ) L(A) + λ L(B)."""
+        a, b = self.ends
+        return (1 - weight) * a.loss + weight * b.loss
+
+    def _highest(self) -> int:
+        excess = [e.loss - self.chord(w) for w, e in zip(self.weights, self.evaluations, strict=True)]
+        excess[0] = excess[-1] = 0.0  # by definition; rounding must not say otherwise
+        return max(range(len(excess)), key=excess.__getitem__)
+
+    @property
+    def barrier_at(self) -> float:
+        """The weight at which the barrier is reached."""
+        return self.weights[self._highest()]
+
+    @property
+    def barrier(self) -> float:
+        """max over the grid of L(λ) − [(1−λ) L(A) + λ L(B)] (P1, equation 1); never below 0, its value at both ends."""
+        highest = self._highest()
+        inside = 0 < highest < len(self.weights) - 1
+        return self.evaluations[highest].loss - self.chord(self.weights[highest]) if inside else 0.0
+
+    @property
+    def barrier_error(self) -> float:
+        """Standard error of the height at `barrier_at`, from the differences sample by sample."""
+        (a, b), weight = self.ends, self.barrier_at
+        return standard_error(self.evaluations[self._highest()].losses - torch.lerp(a.losses, b.losses, weight))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything that was measured, as plain data."""
+        return {
+            "path": self.path,
+            "task": dict(self.task),
+            "weights": list(self.weights),
+            "points": [_plain(e) for e in self.evaluations],
+            "ends": {"a": _plain(self.ends[0]), "b": _plain(self.ends[1])},
+            "barrier": {"loss": self.barrier, "standard_error": self.barrier_error, "weight": self.barrier_at},
+        }
+
+
+def _plain(evaluation: Evaluation) -> dict[str, Any]:
+    return {name: getattr(evaluation, name) for name in ("loss", "standard_error", "metrics", "samples")}
+
+
+def grid(points: int) -> tuple[float, ...]:
+    """0, 1/(points−1), …, 1."""
+    if points < 2:
+        step = "ask for 3 or more to see anything between the ends"
+        raise OnebasinError("A curve has two ends", expected="2 points or more", found=points, next_step=step)
+    return tuple(i / (points - 1) for i in range(points))
+
+
+def measure(
+    path: WeightPath,
+    task: Task,
+    points: int = POINTS,
+    *,
+    weights: Sequence[float] | None = None,
+    batch_size: int = BATCH,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+    tick: Callable[[float], None] = lambda weight: None,
+) -> Curve:
+    """Evaluate the path at `points` evenly spaced weights, or at those given, which must run from 0 to 1."""
+    chosen = grid(points) if weights is None else tuple(weights)
+    if chosen[0] != 0 or chosen[-1] != 1:
+        step = "begin with 0 and end with 1: the barrier stands on both end points"
+        raise OnebasinError("The grid must hold both ends", expected="0, ..., 1", found=chosen, next_step=step)
+    evaluations = []
+    for weight in chosen:
+        model = path.model(weight, dtype, device)
+        evaluations.append(evaluate(model, task, batch_size=batch_size, device=device))
+        tick(weight)
+    about = {"name": task.name, "kind": task.kind, **task.about, "dtype": str(dtype).removeprefix("torch.")}
+    return Curve(chosen, tuple(evaluations), path.name, about)

@@ -1,0 +1,80 @@
+"""Activation matching: bases from what flows through the models on unlabelled inputs.
+
+The residual stream is rotated by Procrustes over every place where it is read, Σ |x_A − Q x_B|².  With the stream in
+place, heads and the maps inside them follow from weights, which proved better than matching them by their outputs;
+hidden units follow from both (see docs/decisions/0007).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+
+from torch import Tensor, nn
+
+from onebasin.alignment import Alignment
+from onebasin.families import Rep
+from onebasin.maps import map_of
+from onebasin.match.moments import Moments, weight_moments
+from onebasin.match.pair import Pair
+from onebasin.match.probes import activation_moments
+from onebasin.match.units import match_units
+from onebasin.match.weights import Ascent, Matched, Tick, WeightMatching
+from onebasin.spec import ModelSpec
+
+
+def stream_readers(spec: ModelSpec) -> dict[str, list[str]]:
+    """Space -> one reader of each norm on it: together they see the space wherever it is read."""
+    found: dict[str, list[str]] = {}
+    for norm in spec.norms.values():
+        readers = spec.readers(norm.name)
+        if readers:
+            found.setdefault(norm.space, []).append(readers[0].name)
+    return found
+
+
+def unit_readers(spec: ModelSpec) -> dict[str, str]:
+    """Space of hidden units -> the linear map that reads them."""
+    return {
+        axis.space: linear.name
+        for linear in spec.linears.values()
+        for _, axis in spec.leaves[linear.weight].spaces()
+        if linear.norm is None and axis.rep is Rep.COV and spec.spaces[axis.space].base is None
+        and not any(space.base == axis.space for space in spec.spaces.values())
+    }  # fmt: skip
+
+
+def match_activations(
+    pair: Pair, a: nn.Module, b: nn.Module, batches: Iterable[Mapping[str, Tensor]], tick: Tick = lambda step: None
+) -> Matched:
+    """Align B with A by activations on `batches` (inputs of stock models `a` and `b` of the pair's canonical forms)."""
+    spec = pair.spec
+    streams, units = stream_readers(spec), unit_readers(spec)
+    tick("activations")
+    looked_at = dict.fromkeys([*(name for names in streams.values() for name in names), *units.values()])
+    moments, samples = activation_moments(a, b, spec, batches, looked_at)
+    _check_samples(spec, streams, samples)
+    ascent = Ascent(pair, WeightMatching(weighting="angle", guard=False))
+    distances = [ascent.distance()]
+    for space, names in streams.items():
+        total = sum((Moments({Rep.VEC: moments[name]}) for name in names), Moments())
+        cross = total.cross.to(next(iter(pair.a.values())).device)
+        ascent.maps[space] = map_of(spec.family(space)).project(cross)
+    tick("heads and the maps inside them")
+    ascent.match_attention(start=True)
+    for space in ascent.streams:
+        if space not in streams:
+            weights = weight_moments(pair, ascent.maps, space, ascent.weight)
+            seen = moments[units[space]].to(weights.cross.device) if space in units else None
+            ascent.maps[space] = match_units(spec.family(space), weights, seen)
+    distances.append(ascent.distance())
+    return Matched(Alignment(ascent.maps, ascent.bases), tuple(distances), converged=True)
+
+
+def _check_samples(spec: ModelSpec, streams: Iterable[str], samples: int) -> None:
+    for space in streams:
+        if samples < spec.spaces[space].size:
+            warnings.warn(
+                f"{samples} samples cannot determine the basis of {space}: give at least {spec.spaces[space].size}",
+                stacklevel=3,
+            )

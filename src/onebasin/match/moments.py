@@ -1,0 +1,101 @@
+"""Second moments between A and B on one space: all that a family needs to solve for its best map.
+
+A tensor axis in the space gives vectors a (of A) and b (of B, moved by every other map).  They enter as vectors, as
+covectors, or only up to permutation, and each kind sums its own C = Σ a bᵀ, G_a = Σ a aᵀ, G_b = Σ b bᵀ.  Moments add,
+so leaves, layers, batches, and weights with activations are one type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from onebasin.families import Rep
+from onebasin.match.pair import Maps, Pair
+
+
+@dataclass(frozen=True)
+class Moment:
+    """(f?, n, n) each."""
+
+    cross: Tensor
+    gram_a: Tensor
+    gram_b: Tensor
+
+    @classmethod
+    def of(cls, a: Tensor, b: Tensor, weight: float = 1.0) -> Moment:
+        """From vectors as columns, (f?, n, samples)."""
+        return cls(weight * a @ b.mT, weight * a @ a.mT, weight * b @ b.mT)
+
+    def to(self, device: torch.device) -> Moment:
+        return Moment(self.cross.to(device), self.gram_a.to(device), self.gram_b.to(device))
+
+    def __add__(self, other: Moment) -> Moment:
+        return Moment(self.cross + other.cross, self.gram_a + other.gram_a, self.gram_b + other.gram_b)
+
+    def __mul__(self, weight: float) -> Moment:
+        return Moment(weight * self.cross, weight * self.gram_a, weight * self.gram_b)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """One `Moment` for each representation that occurs on the space."""
+
+    of: Mapping[Rep, Moment] = field(default_factory=dict)
+
+    def __add__(self, other: Moments) -> Moments:
+        both = dict(self.of)
+        for rep, moment in other.of.items():
+            both[rep] = both[rep] + moment if rep in both else moment
+        return Moments(both)
+
+    def __mul__(self, weight: float) -> Moments:
+        return Moments({rep: moment * weight for rep, moment in self.of.items()})
+
+    @classmethod
+    def stack(cls, fibred: Sequence[Moments]) -> Moments:
+        """Moments of several fibred spaces of one kind as those of one space with all their fibres."""
+
+        def joined(rep: Rep) -> Moment:
+            parts = [moments.get(rep) for moments in fibred]
+            return Moment(*(torch.cat([getattr(p, x) for p in parts]) for x in ("cross", "gram_a", "gram_b")))
+
+        return cls({rep: joined(rep) for rep in Rep if any(rep in moments.of for moments in fibred)})
+
+    @property
+    def cross(self) -> Tensor:
+        """Σ C over all representations: what an orthogonal map, for which g^-T = g, is solved from."""
+        return torch.stack([moment.cross for moment in self.of.values()]).sum(0)
+
+    def get(self, rep: Rep) -> Moment:
+        if rep in self.of:
+            return self.of[rep]
+        zero = torch.zeros_like(next(iter(self.of.values())).cross)
+        return Moment(zero, zero, zero)
+
+
+def columns(tensor: Tensor, dim: int, base_dim: int | None) -> Tensor:
+    """The vectors along `dim` as columns: (n, rest), or (f, n, rest) with the fibres of `base_dim` first."""
+    if base_dim is None:
+        return tensor.movedim(dim, 0).flatten(1) if tensor.ndim > 1 else tensor[:, None]
+    moved = tensor.movedim((base_dim, dim), (0, 1))
+    return moved.flatten(2) if tensor.ndim > 2 else moved[..., None]
+
+
+def weight_moments(pair: Pair, maps: Maps, space: str, weight: Mapping[str, float]) -> Moments:
+    """The moments of every leaf axis in `space`, with B moved by all the other maps; fibres in order of arrival."""
+    total = Moments()
+    base = pair.spec.spaces[space].base
+    for leaf in pair.spec.leaves.values():
+        where = {axis.space: dim for dim, axis in leaf.spaces()}
+        for dim, axis in leaf.spaces():
+            if axis.space != space or not weight[leaf.name]:
+                continue
+            base_dim = where[base] if base else None
+            a = columns(pair.a[leaf.name], dim, base_dim)
+            b = columns(pair.moved(leaf, maps, skip=dim), dim, base_dim)
+            total = total + Moments({axis.rep: Moment.of(a, b, weight[leaf.name])})
+    return total

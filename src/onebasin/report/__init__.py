@@ -1,0 +1,5 @@
+"""What was measured: pictures, certificates, model cards."""
+
+from onebasin.report.curves import plot
+
+__all__ = ["plot"]

@@ -1,0 +1,38 @@
+"""From the words after `--task` to a task."""
+
+from __future__ import annotations
+
+from onebasin.checkpoint import Checkpoint
+from onebasin.errors import BadTask
+from onebasin.tasks.builtin import builtin
+from onebasin.tasks.hub import hub_dataset
+from onebasin.tasks.image_files import image_files
+from onebasin.tasks.task import Task
+from onebasin.tasks.text import labelled_file, text_file
+
+FORMS = (
+    "images:FILE.npz, images:FOLDER, text:FILE.txt, labelled:FILE.csv, labelled:FILE.jsonl, "
+    "hub:DATASET[[:CONFIG]:SPLIT], builtin:shapes, builtin:python"
+)
+
+
+def load_task(text: str, checkpoint: Checkpoint, *, samples: int | None = None, length: int | None = None) -> Task:
+    """The task that `text` names, in the form that `checkpoint` reads.
+
+    `samples` is how many images, texts or windows (the first ones; windows are evenly spaced); `length` is tokens per
+    text or window, at most the model's positions.  By default everything, but not above 20,000 images, 1,000 windows
+    and 1,024 tokens.  The forms are `FORMS`; `Task.about` says what was taken.
+    """
+    kind, _, rest = text.partition(":")
+    match kind if rest else "":
+        case "images":
+            return image_files(rest, checkpoint, samples=samples)
+        case "text":
+            return text_file(rest, checkpoint, samples=samples, length=length)
+        case "labelled":
+            return labelled_file(rest, checkpoint, samples=samples, length=length)
+        case "hub":
+            return hub_dataset(rest, checkpoint, samples=samples, length=length)
+        case "builtin":
+            return builtin(rest, checkpoint, samples=samples, length=length)
+    raise BadTask("The task is of no known form", expected=FORMS, found=text, next_step="write KIND:WHERE")

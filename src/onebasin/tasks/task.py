@@ -1,0 +1,89 @@
+"""Task: labelled data in the form one model reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from onebasin.checkpoint import Checkpoint, transformers_config
+from onebasin.errors import BadTask
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CLASSIFICATION, LANGUAGE = "classification", "language"
+IGNORED = -100  # a label that is not counted
+
+_KINDS = {  # what the end of a model's class name says about its head
+    "ForSequenceClassification": CLASSIFICATION,
+    "ForImageClassification": CLASSIFICATION,
+    "ForCausalLM": LANGUAGE,
+    "LMHeadModel": LANGUAGE,
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """N samples: `inputs` stacked by name, `labels` (N,) classes or (N, T) next tokens; `about` says what they are."""
+
+    name: str
+    kind: str
+    inputs: Mapping[str, Tensor]
+    labels: Tensor
+    about: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batches(self, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+        """The samples in order, `size` at a time; the last batch may be smaller."""
+        for start in range(0, len(self), size):
+            part = slice(start, start + size)
+            yield {name: x[part] for name, x in self.inputs.items()}, self.labels[part]
+
+    def first(self, n: int) -> Task:
+        """The first n samples."""
+        if not 0 < n <= len(self):
+            raise too_few(n, len(self), self.name)
+        inputs = {name: x[:n] for name, x in self.inputs.items()}
+        return replace(self, inputs=inputs, labels=self.labels[:n], about={**self.about, "samples": n})
+
+
+def head_kind(checkpoint: Checkpoint, wanted: str) -> None:
+    """Refuse a task of another kind than the model's head."""
+    name = checkpoint.spec.architecture
+    found = next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), "no head for either kind of task")
+    if found != wanted:
+        endings = " or ".join(ending for ending, kind in _KINDS.items() if kind == wanted)
+        raise BadTask(
+            f"The task does not fit the head of {name}",
+            expected=f"a model for {wanted}",
+            found=found,
+            next_step=f"give a model whose class name ends in {endings}",
+        )
+
+
+def class_count(checkpoint: Checkpoint) -> int:
+    """How many classes the model tells apart."""
+    return int(transformers_config(checkpoint.config).num_labels)
+
+
+def check_labels(labels: Tensor, checkpoint: Checkpoint, source: str) -> None:
+    """Every label is one of the head's classes, and there is at least one."""
+    if len(labels) == 0:
+        raise BadTask(f"{source} holds no samples", expected="at least one", found=0, next_step="give another file")
+    classes, low, high = class_count(checkpoint), int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise BadTask(
+            f"The labels of {source} do not fit the head of {checkpoint.spec.architecture}",
+            expected=f"classes 0 to {classes - 1}",
+            found=f"{low} to {high}",
+            next_step="give the data the model was trained for, with classes counted from 0 in the model's own order",
+        )
+
+
+def too_few(wanted: int, there: int, source: str) -> BadTask:
+    """The refusal of a request for more samples than there are."""
+    step = f"ask for a number from 1 to {there}" if there else "give more data"
+    return BadTask(f"{source} cannot give that many samples", expected=there, found=wanted, next_step=step)

@@ -1,0 +1,149 @@
+"""`onebasin barrier`: what it prints and writes, and what it refuses before it has done anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import transformers
+from random_models import random_model
+
+from onebasin import Checkpoint, __version__
+from onebasin.cli import main
+from onebasin.landscape import CircuitPath, FactorPath, measure
+from onebasin.tasks import load_task
+
+SIZES = {
+    "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
+    "intermediate_size": 20, "vocab_size": 256, "max_position_embeddings": 32,
+}  # fmt: skip
+FEW = ("--task", "builtin:python", "--samples", "4", "--points", "3", "--device", "cpu")
+
+
+def llama(folder: Path, seed: int, **settings: object) -> Path:
+    random_model("LlamaForCausalLM", transformers.LlamaConfig(**{**SIZES, **settings}), seed).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("pair")
+    return llama(root / "a", 0), llama(root / "b", 1)
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            main(["barrier", *map(str, arguments)])
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return call
+
+
+def test_a_table_and_the_barrier(run, pair):
+    code, out, err = run(*pair, *FEW)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].split() == [
+        "λ",
+        "(share",
+        "of",
+        "B)",
+        "loss",
+        "±",
+        "s.e.",
+        "accuracy",
+        "perplexity",
+        "bits",
+        "per",
+        "byte",
+    ]
+    assert [line.split()[0] for line in lines[1:4]] == ["0", "0.5", "1"]
+    a, b = (Checkpoint.open(folder) for folder in pair)
+    curve = measure(FactorPath(a, b), load_task("builtin:python", a, samples=4), 3)
+    assert f"barrier {curve.barrier:.4f} ± {curve.barrier_error:.4f} at λ = {curve.barrier_at:.3g}" in lines[4]
+    assert f"end points {curve.ends[0].loss:.4f} and {curve.ends[1].loss:.4f}; factor path, 3 points" in lines[4]
+    assert lines[5] == "builtin:python:test, split test, 4 samples"
+
+
+def test_json_and_files_hold_all_that_was_measured(run, pair, tmp_path):
+    code, out, _ = run(*pair, *FEW, "--path", "circuit", "--length", "8", "--json", "-o", tmp_path / "out")
+    printed, written = json.loads(out), json.loads((tmp_path / "out" / "barrier.json").read_text())
+    assert code == 0
+    assert written == {"onebasin": __version__, **printed}
+    assert (printed["a"], printed["b"], printed["path"]) == ("a", "b", "circuit")
+    assert printed["weights"] == [0, 0.5, 1]
+    assert {k: printed["task"][k] for k in ("split", "samples", "length")} == {
+        "split": "test",
+        "samples": 4,
+        "length": 8,
+    }
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["barrier.json", "barrier.svg"]
+    assert "a to b, circuit path" in (tmp_path / "out" / "barrier.svg").read_text()
+    a, b = (Checkpoint.open(folder) for folder in pair)
+    curve = measure(CircuitPath(a, b), load_task("builtin:python", a, samples=4, length=8), 3)
+    assert printed["barrier"]["loss"] == pytest.approx(curve.barrier, abs=1e-6)
+    assert str(tmp_path) not in out
+
+
+def test_a_model_has_no_barrier_to_itself(run, pair):
+    _, out, _ = run(pair[0], pair[0], *FEW, "--json")
+    assert json.loads(out)["barrier"]["loss"] < 1e-6
+    _, out, _ = run(*pair, *FEW, "--json")
+    assert json.loads(out)["ends"]["a"]["loss"] != json.loads(out)["ends"]["b"]["loss"]
+
+
+BAD = {
+    "another width": (lambda t: [llama(t / "x", 0, intermediate_size=12)], ["differ in size of layers.0.ffn"]),
+    "another rope": (
+        lambda t: [llama(t / "x", 0, rope_parameters={"rope_type": "default", "rope_theta": 77.0})],
+        ["differ in rope"],
+    ),
+    "path": (lambda t: [None, "--path", "scenic"], ["no such path", "expected: factor, circuit"]),
+    "device": (lambda t: [None, "--device", "abacus"], ["no device 'abacus'"]),
+    "task": (lambda t: [None, "--task", "poetry"], ["no known form", "builtin:shapes"]),
+    "wrong head": (lambda t: [None, "--task", "builtin:shapes"], ["does not read images"]),
+    "length": (lambda t: [None, "--length", "33"], ["expected: 1 to 32", "found: 33"]),
+    "samples": (lambda t: [None, "--samples", "0"], ["cannot give that many samples"]),
+    "points": (lambda t: [None, "--points", "1"], ["expected: 2 points or more"]),
+    "full folder": (lambda t: [None, "-o", full(t / "full")], ["is not empty"]),
+}
+
+
+def full(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "precious").write_text("x")
+    return folder
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_and_nothing_written(run, pair, tmp_path, case):
+    make, says = BAD[case]
+    other, *options = make(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    out = () if "-o" in options else ("-o", tmp_path / "out")
+    code, printed, err = run(pair[0], other or pair[1], *FEW, *out, *options)
+    assert (code, printed) == (2, "")
+    assert err.startswith("onebasin: ")
+    assert [piece for piece in (*says, "next step:") if piece not in err] == []
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_interrupted_run_leaves_nothing(run, pair, tmp_path, monkeypatch):
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onebasin.report.plot", stop)
+    code, _, _ = run(*pair, *FEW, "-o", tmp_path / "out")
+    assert code == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_task_must_be_given(run, pair):
+    code, _, err = run(*pair)
+    assert code == 2
+    assert "--task" in err
