@@ -3,7 +3,7 @@ PY := .venv/bin/python
 
 .PHONY: demo test lint bench clean
 
-demo: .venv/installed  ## a small random model, inspected and verified
+demo: .venv/installed  ## a small random model, inspected, verified, scrambled and put back
 	$(PY) -m onebasin demo
 
 test: .venv/installed  ## two workers of one thread each

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -322,7 +323,14 @@ def test_demo_writes_a_model_that_it_verifies(run, tmp_path, monkeypatch):
     code, out, _ = run("demo")
     assert code == 0
     assert "promise holds" in out
-    (model,) = (tmp_path / "demo").iterdir()
+    model, copy = sorted((tmp_path / "demo").iterdir())
+    assert copy.name == "scrambled"
+    plain, aligned = (
+        float(re.search(rf"{words}: +outputs off by (\S+) of", out)[1].replace("%", "e-2"))
+        for words in ("as they are", "aligned by weights")
+    )
+    assert plain > 0.1
+    assert aligned < 1e-5
     Checkpoint.open(model).check_values()
     before = contents(tmp_path)
     assert run("demo")[0] == 0  # a second time it is read, not written again

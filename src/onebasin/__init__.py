@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onebasin.aligning import Aligned, align
     from onebasin.alignment import Alignment, transport
     from onebasin.canonical.form import Canonical, canonicalize
     from onebasin.canonical.gauge import in_gauge_of
@@ -21,11 +22,13 @@ except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "0.1.0"
 
 _WHERE = {
+    "Aligned": "onebasin.aligning",
     "Alignment": "onebasin.alignment",
     "Canonical": "onebasin.canonical.form",
     "Checkpoint": "onebasin.checkpoint",
     "OnebasinError": "onebasin.errors",
     "Verification": "onebasin.verification",
+    "align": "onebasin.aligning",
     "canonicalize": "onebasin.canonical.form",
     "describe": "onebasin.inspection",
     "describe_pair": "onebasin.inspection",
@@ -35,8 +38,8 @@ _WHERE = {
 }
 
 __all__ = [
-    "Alignment", "Canonical", "Checkpoint", "OnebasinError", "Verification", "canonicalize", "describe",
-    "describe_pair", "in_gauge_of", "transport", "verify",
+    "Aligned", "Alignment", "Canonical", "Checkpoint", "OnebasinError", "Verification", "align", "canonicalize",
+    "describe", "describe_pair", "in_gauge_of", "transport", "verify",
 ]  # fmt: skip
 
 

@@ -1,0 +1,139 @@
+"""Matching without training on the trained pairs: barriers on full test splits, and scrambled copies put back.
+
+Every pair is measured as stored ("none"), aligned by weights (no data) and aligned by activations (500 training images,
+200 training windows or 500 training texts, labels unused), on both paths, 11 points.  A scrambled copy is a random
+element of every space (condition up to 10) written in float32; "excess" is the loss of its average with the original
+less the original's own.
+"""
+
+import csv
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+NEEDS = (SHARED / "zoo", SHARED / "data")
+PAIRS = ("vit-cifar10-l2", "vit-cifar10-adamw", "gpt2-wikitext2", "llama-wikitext2", "bert-agnews")
+TEST = {"vit": (10_000, None), "gpt2": (1000, 256), "llama": (1000, 256), "bert": (7600, 64)}
+PROBES = {"vit": 500, "gpt2": 200, "llama": 200, "bert": 500}
+
+
+def measure() -> dict[str, Any]:
+    import torch
+
+    with tempfile.TemporaryDirectory() as scratch:
+        zoo, data = Path(scratch) / "zoo", Path(scratch)
+        subprocess.run([sys.executable, SHARED / "zoo" / "unpack", zoo], check=True, stdout=subprocess.DEVNULL)
+        write_data(data)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        results: dict[str, Any] = {"device of the evaluation": device, "pairs": {}, "scrambled": {}}
+        for pair in PAIRS:
+            results["pairs"][pair] = measure_pair(zoo, data, pair, device)
+            for side in (0, 1):
+                name = f"{pair}-{side}"
+                results["scrambled"][name] = put_back(zoo / name, data, device, Path(scratch) / f"scrambled-{name}")
+        return results
+
+
+def write_data(folder: Path) -> None:
+    """The shared data as the files that `onebasin barrier --task` reads."""
+    import numpy as np
+
+    sys.path.insert(0, str(SHARED / "data"))
+    import load
+
+    for split, limit in (("train", 500), ("test", None)):
+        images, labels = load.cifar10(split, limit=limit)
+        np.savez(folder / f"cifar10-{split}.npz", images=images, labels=labels)
+    for split in ("train", "valid"):
+        (folder / f"wikitext2-{split}.txt").write_text(load.wikitext2(split), encoding="utf-8")
+    for split in ("train", "test"):
+        with (folder / f"agnews-{split}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "label"])
+            writer.writerows((text, label) for label, text in load.ag_news(split))
+
+
+def task_of(name: str, data: Path, *, test: bool) -> str:
+    """The task of a model by its name; language models are tested on the validation text, as they were trained."""
+    if name.startswith("vit"):
+        return f"images:{data}/cifar10-{'test' if test else 'train'}.npz"
+    if name.startswith("bert"):
+        return f"labelled:{data}/agnews-{'test' if test else 'train'}.csv"
+    return f"text:{data}/wikitext2-{'valid' if test else 'train'}.txt"
+
+
+def tasks(name: str, data: Path, checkpoint: Any) -> tuple[Any, Any]:
+    """(labelled test task, unlabelled training inputs)."""
+    from onebasin.tasks import load_task
+
+    kind = name.split("-")[0]
+    samples, length = TEST[kind]
+    test = load_task(task_of(name, data, test=True), checkpoint, samples=samples, length=length)
+    probes = load_task(task_of(name, data, test=False), checkpoint, samples=PROBES[kind], length=length)
+    return test, probes
+
+
+def alignments(a: Any, b: Any, probes: Any) -> Iterator[tuple[str, Any, float]]:
+    """(method, aligned pair, seconds), beginning with the files as they are."""
+    from onebasin.aligning import align
+
+    yield "none", None, 0.0
+    for method in ("weight", "activation"):
+        start = time.perf_counter()
+        aligned = align(a, b, method, batches=[inputs for inputs, _ in probes.batches(50)])
+        yield method, aligned, time.perf_counter() - start
+
+
+def measure_pair(zoo: Path, data: Path, pair: str, device: str) -> dict[str, Any]:
+    from onebasin import Checkpoint
+    from onebasin.landscape import measure as curve_of
+    from onebasin.landscape import path_between
+    from onebasin.report.certificate import certificate
+
+    a, b = (Checkpoint.open(zoo / f"{pair}-{side}") for side in (0, 1))
+    test, probes = tasks(pair, data, a)
+    rows: dict[str, Any] = {}
+    for method, aligned, seconds in alignments(a, b, probes):
+        ends = (a, b) if aligned is None else (aligned.a.in_memory(), aligned.b.in_memory())
+        row: dict[str, Any] = {"matching seconds": round(seconds, 1)}
+        for path in ("factor", "circuit"):
+            curve = curve_of(path_between(path, *ends), test, 11, batch_size=250, device=device)
+            row[path] = curve.as_dict()
+        if aligned is not None:
+            report = certificate(b, aligned)
+            row["output drift of aligned B"] = report["output_drift"]
+            row["gauge"], row["sweeps"] = report["gauge"], report["sweeps"]
+        rows[method] = row
+        print(pair, method, {path: round(row[path]["barrier"]["loss"], 4) for path in ("factor", "circuit")},
+              row["matching seconds"], file=sys.stderr, flush=True)  # fmt: skip
+    return rows
+
+
+def put_back(folder: Path, data: Path, device: str, copy: Path) -> dict[str, float]:
+    """Scramble one model, write it in float32, and merge it with the original by weights alone."""
+    from onebasin import Alignment, Checkpoint, canonicalize, transport
+    from onebasin.aligning import align
+    from onebasin.landscape import FactorPath, evaluate
+
+    original = Checkpoint.open(folder)
+    form = canonicalize(original).checkpoint
+    transport(form, Alignment.random(form.spec, seed=5, condition=10.0)).save(copy, dtype="F32")
+    scrambled = Checkpoint.open(copy)
+    test, _ = tasks(folder.name, data, original)
+    aligned = align(original, scrambled)
+    own = evaluate(FactorPath(original, original).model(0.0, device=device), test, batch_size=250, device=device).loss
+    losses = {
+        "plain averaging": FactorPath(original, scrambled),
+        "after weight matching": FactorPath(aligned.a.in_memory(), aligned.b.in_memory()),
+    }
+    excess = {
+        name: evaluate(path.model(0.5, device=device), test, batch_size=250, device=device).loss - own
+        for name, path in losses.items()
+    }
+    print(folder.name, excess, file=sys.stderr, flush=True)
+    return {"loss": own, **{f"excess, {name}": value for name, value in excess.items()}}
