@@ -9,6 +9,7 @@ first and moves the heads afterwards, so that composing and inverting follow the
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,8 +132,9 @@ class Alignment:
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {f"{n}/{part}": t.contiguous() for n, g in self.maps.items() for part, t in g.tensors().items()}
         spaces = {n: {"family": g.family.name, "base": self.bases[n]} for n, g in self.maps.items()}
-        save_file(tensors, folder / WEIGHTS)
         (folder / SIDECAR).write_text(json.dumps({"format": FORMAT, "spaces": spaces}, indent=2) + "\n")
+        save_file(tensors, folder / WEIGHTS)
+        shutil.copymode(folder / SIDECAR, folder / WEIGHTS)  # save_file makes files that only their owner can read
 
     @classmethod
     def load(cls, folder: str | Path) -> Alignment:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from onebasin.canonical.rewrites import LARGEST_OFFSET, along, fold_gain, keeps_offset, read_dim, through
+from onebasin.canonical.rewrites import LARGEST_OFFSET, fold_gain, keeps_offset, read_dim, scaled, through
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.spec import Attention, Linear, Norm
@@ -84,7 +84,7 @@ def _restore_gain(reference: Checkpoint, model: Checkpoint, norm: Norm) -> Check
         kept = gain * model[norm.bias] if keep else offset
         changed[norm.bias] = lambda: kept
     for reader in model.spec.readers(norm.name):
-        weight = _divided(model, reader, norm, gain)
+        weight = scaled(model, reader, norm, 1 / gain)
         changed[reader.weight] = weight
         if reader.bias is not None and offset is not None and not keep:
             changed[reader.bias] = _unshifted(model, reader, norm, weight, offset)
@@ -105,16 +105,6 @@ def _check_divisible(norm: Norm, gain: Tensor, offset: Tensor | None) -> None:
             found=f"{float(gain[worst]):g}",
             next_step="write both models in canonical form instead",
         )
-
-
-def _divided(model: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Callable[[], Tensor]:
-    dim = read_dim(model, reader, norm)
-
-    def recipe() -> Tensor:
-        weight = model[reader.weight]
-        return weight / along(gain, weight, dim)
-
-    return recipe
 
 
 def _unshifted(

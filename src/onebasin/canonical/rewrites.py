@@ -54,7 +54,7 @@ def fold_gain(checkpoint: Checkpoint, name: str) -> Checkpoint:
         rest = _offset_over_gain(norm, offset, gain) if keep else torch.zeros_like(offset)
         changed[norm.bias] = lambda: rest
     for reader in checkpoint.spec.readers(name):
-        changed[reader.weight] = _scaled(checkpoint, reader, norm, gain)
+        changed[reader.weight] = scaled(checkpoint, reader, norm, gain)
         if offset is not None and reader.bias is not None and not keep:
             changed[reader.bias] = _shifted(checkpoint, reader, norm, offset)
     return checkpoint.derive(changed, spec=checkpoint.spec.with_unit_gain(name))
@@ -86,7 +86,8 @@ def along(vector: Tensor, like: Tensor, dim: int) -> Tensor:
     return vector.reshape([-1 if i == dim else 1 for i in range(like.ndim)])
 
 
-def _scaled(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Callable[[], Tensor]:
+def scaled(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Callable[[], Tensor]:
+    """The recipe of W diag(gain) for a reader of `norm`."""
     dim = read_dim(checkpoint, reader, norm)
 
     def recipe() -> Tensor:

@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from onebasin.errors import LayoutMismatch, UnclaimedTensor
+from onebasin.errors import UnclaimedTensor
 from onebasin.families import Family, Rep
+from onebasin.spec.checks import check_coverage, check_fibres, check_readers
 from onebasin.spec.leaves import Axis, Leaf, Space, check_partition
 from onebasin.spec.ops import Op, layer_norm, rms_norm
 
@@ -106,8 +107,8 @@ class ModelSpec:
         for leaf in self.leaves.values():
             parts[leaf.key].append(leaf)
         object.__setattr__(self, "keys", {key: check_partition(key, found) for key, found in parts.items()})
-        _check_fibres(self)
-        _check_readers(self)
+        check_fibres(self)
+        check_readers(self)
 
     def ops(self, space: str) -> tuple[Op, ...]:
         """What touches `space`: the operations declared on it and the norms that read it."""
@@ -186,64 +187,5 @@ class ModelSpec:
                 names[mirror.of] = names.pop(mirror.key)
         absent = [x for x in self.linears.values() if x.optional and self.leaves[x.weight].key not in names]
         spec = self.without(absent) if absent else self
-        _check_coverage(spec, names)
+        check_coverage(spec, names)
         return spec, names
-
-
-def _check_fibres(spec: ModelSpec) -> None:
-    """Maps inside a fibre are told apart by the base: a leaf with one axis has the other."""
-    for leaf in spec.leaves.values():
-        present = {axis.space for _, axis in leaf.spaces()}
-        for space in sorted(present):
-            base = spec.spaces[space].base
-            if base is not None and base not in present:
-                raise LayoutMismatch(
-                    "The table gives a tensor a fibre without its base",
-                    tensor=leaf.name,
-                    space=space,
-                    expected=f"an axis in {base}",
-                    found=sorted(present),
-                )
-
-
-def _check_readers(spec: ModelSpec) -> None:
-    """What follows a norm reads the space that the norm writes."""
-    for linear in spec.linears.values():
-        if linear.norm is None:
-            continue
-        space = spec.norms[linear.norm].space
-        if spec.leaves[linear.weight].dim(space, Rep.COV) is None:
-            raise LayoutMismatch(
-                "The table lets a linear map follow a norm but not read it",
-                tensor=linear.weight,
-                space=space,
-                expected="a covector axis in that space",
-            )
-
-
-def _check_coverage(spec: ModelSpec, names: Mapping[str, str]) -> None:
-    mirrors = {mirror.key for mirror in spec.mirrors}
-    missing = [key for key in spec.keys if key not in names]
-    extra = [name for key, name in names.items() if key not in spec.keys and key not in mirrors]
-    remedy = (
-        f"load the folder with transformers.{spec.architecture}.from_pretrained, look at its warnings, and save it "
-        "again with save_pretrained; or correct 'architectures' in config.json"
-    )
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise UnclaimedTensor(
-            f"The checkpoint lacks a tensor that {spec.architecture} needs{more}",
-            tensor=missing[0],
-            expected=f"{len(spec.keys)} tensors",
-            found=f"{len(names)} tensors",
-            next_step=remedy,
-        )
-    if extra:
-        more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
-        raise UnclaimedTensor(
-            f"The checkpoint holds a tensor that {spec.architecture} does not have{more}",
-            tensor=extra[0],
-            expected=f"{len(spec.keys)} tensors",
-            found=f"{len(names)} tensors",
-            next_step=remedy,
-        )
