@@ -13,7 +13,8 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.compatibility import obstacles
 from onebasin.spec import ModelSpec
 
-FLOAT64 = 8
+FLOAT64 = 8  # bytes
+RUNTIME = 450_000_000  # bytes that Python, torch and transformers take before any weight is read
 
 
 def describe(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -34,8 +35,8 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
         "attention_dimension": {a.name: _attention_dimension(free, a.value) for a in free.attentions},
         "kept_gains": {norm.name: norm.blocked for norm in free.norms.values() if norm.blocked},
         "memory": {
-            "verify": 3 * FLOAT64 * parameters,  # canonical form, moved form, running model
-            "align": 2 * FLOAT64 * parameters,  # both canonical forms
+            "verify": RUNTIME + 4 * FLOAT64 * parameters,  # canonical and moved form, running model, one in the making
+            "align": RUNTIME + 5 * FLOAT64 * parameters,  # both canonical forms, both models, one in the making
         },
     }
 
