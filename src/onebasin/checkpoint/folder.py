@@ -65,7 +65,8 @@ def _download(repo_id: str, revision: str | None) -> Path:
         raise BadCheckpoint(f"{repo_id} has no revision {revision}", next_step=step) from error
     except OSError as error:  # no network, offline mode, the Hub itself
         step = "check the path if a local folder was meant; otherwise go online once, so that the cache holds the model"
-        raise BadCheckpoint(f"{absent}the Hub could not provide it", found=error, next_step=step) from error
+        reason = str(error).splitlines()[0]
+        raise BadCheckpoint(f"{absent}the Hub could not provide it", found=reason, next_step=step) from error
 
 
 def read_config(folder: Path) -> dict[str, Any]:
