@@ -15,6 +15,7 @@ from onebasin.canonical.gauge import in_gauge_of
 from onebasin.checkpoint import Checkpoint
 from onebasin.compatibility import obstacles
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
+from onebasin.landscape import FactorPath
 from onebasin.match import Matched, Pair, match_activations, match_weights
 from onebasin.stock import stock_model
 
@@ -41,11 +42,7 @@ class Aligned:
 
     def midpoint(self, weight: float = 0.5) -> Checkpoint:
         """(1 − weight) · A + weight · B, a stock checkpoint."""
-        return self.a.derive({leaf: _mixed(self.a, self.b, leaf, weight) for leaf in self.a})
-
-
-def _mixed(a: Checkpoint, b: Checkpoint, leaf: str, weight: float) -> Callable[[], Tensor]:
-    return lambda: (1 - weight) * a[leaf] + weight * b[leaf]
+        return FactorPath(self.a, self.b).at(weight)
 
 
 def align(

@@ -17,6 +17,7 @@ from onebasin.canonical.structure import untied_spec
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import NotExpressible
 from onebasin.families import INVERTIBLE, Rep
+from onebasin.maps.indexed import along
 from onebasin.spec import Linear, Norm
 
 if TYPE_CHECKING:
@@ -81,18 +82,13 @@ def read_dim(checkpoint: Checkpoint, reader: Linear, norm: Norm) -> int:
     return dim
 
 
-def along(vector: Tensor, like: Tensor, dim: int) -> Tensor:
-    """`vector` shaped so that it broadcasts along dimension `dim` of `like`."""
-    return vector.reshape([-1 if i == dim else 1 for i in range(like.ndim)])
-
-
 def scaled(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Callable[[], Tensor]:
     """The recipe of W diag(gain) for a reader of `norm`."""
     dim = read_dim(checkpoint, reader, norm)
 
     def recipe() -> Tensor:
         weight = checkpoint[reader.weight]
-        return weight * along(gain, weight, dim)
+        return weight * along(gain, weight.ndim, dim, None)
 
     return recipe
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from onebasin.linalg.orthogonal import polar
+
 Height = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]  # t -> h, h', h''
 
 RANK = 1e-10  # directions in which both sides are weaker than this, relative to the strongest, are left alone
@@ -79,8 +81,7 @@ def _gauss_newton(
 
 def _best_start(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, known: Tensor | None) -> Tensor:
     """The best of: orthogonal Procrustes on both sides, least squares on the first, on the second, a known map."""
-    left, _, right = torch.linalg.svd(cross_v + cross_c)
-    orthogonal = left @ right
+    orthogonal = polar(cross_v + cross_c)
     starts = [orthogonal, _least_squares(cross_v, gram_v, orthogonal)]
     starts.append(torch.linalg.inv(_least_squares(cross_c, gram_c, orthogonal)).mT)
     starts += [] if known is None else [known]

@@ -86,8 +86,7 @@ class Rotary(Map):
     @classmethod
     def _nearest(cls, matrix: Tensor, floor: float) -> Self:
         """Average each pair's 2 x 2 block over the two places of a and of b, then make |z| admitted."""
-        n = matrix.shape[-1] // 2
-        blocks = matrix.unflatten(-2, (2, n)).unflatten(-1, (2, n)).diagonal(dim1=-3, dim2=-1)  # (f?, 2, 2, n/2)
+        blocks = pair_blocks(matrix)
         a = (blocks[..., 0, 0, :] + blocks[..., 1, 1, :]) / 2
         b = (blocks[..., 1, 0, :] - blocks[..., 0, 1, :]) / 2
         found = torch.hypot(a, b)
@@ -97,6 +96,13 @@ class Rotary(Map):
     @classmethod
     def _admitted(cls, modulus: Tensor, floor: float) -> Tensor:
         return torch.maximum(modulus, least(modulus, floor))
+
+
+def pair_blocks(matrix: Tensor) -> Tensor:
+    """The 2 x 2 block of every frequency pair (j, j + n/2) of (f?, n, n), as (f?, 2, 2, n/2)."""
+    n = matrix.shape[-1] // 2
+    blocks: Tensor = matrix.unflatten(-2, (2, n)).unflatten(-1, (2, n)).diagonal(dim1=-3, dim2=-1)
+    return blocks
 
 
 class PairRotation(Rotary):

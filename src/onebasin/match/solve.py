@@ -9,6 +9,8 @@ from onebasin import families as fam
 from onebasin.families import Family, Rep
 from onebasin.linalg import assign, complex_scale, positive_scale, signed_scale, two_sided
 from onebasin.maps import Invertible, Map, Monomial, PairScaling, Rotary, ScaledPermutation, map_of
+from onebasin.maps.monomial import matched
+from onebasin.maps.rotary import pair_blocks
 from onebasin.match.moments import Moment, Moments
 
 
@@ -42,7 +44,7 @@ def _invertible(v: Moment, c: Moment, start: Map | None) -> Map:
 def _pairs(moment: Moment) -> tuple[Tensor, Tensor]:
     """Complex C = Σ a conj(b) and G = Σ |b|² of each frequency pair (j, j + n/2)."""
     n = moment.cross.shape[-1] // 2
-    blocks = moment.cross.unflatten(-2, (2, n)).unflatten(-1, (2, n)).diagonal(dim1=-3, dim2=-1)
+    blocks = pair_blocks(moment.cross)
     cross = torch.complex(blocks[..., 0, 0, :] + blocks[..., 1, 1, :], blocks[..., 1, 0, :] - blocks[..., 0, 1, :])
     gram = moment.gram_b.diagonal(dim1=-2, dim2=-1).unflatten(-1, (2, n)).sum(-2)
     return cross, gram
@@ -66,4 +68,4 @@ def _scaled_units(family: Family, v: Moment, c: Moment, p: Moment) -> Map:
     scale, distance = free(v.cross, gram_v.expand_as(v.cross), c.cross, gram_c.expand_as(c.cross))
     index = assign(2 * p.cross - distance)
     kind = Monomial if family == fam.MONOMIAL else ScaledPermutation
-    return kind(index, scale.gather(-1, index[:, None])[:, 0])
+    return kind(index, matched(scale, index))

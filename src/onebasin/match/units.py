@@ -10,6 +10,7 @@ from onebasin.families import Family, Rep
 from onebasin.linalg import assign, positive_scale
 from onebasin.maps import Map, map_of
 from onebasin.maps.indexed import Indexed
+from onebasin.maps.monomial import matched
 from onebasin.match.moments import Moment, Moments
 
 
@@ -31,18 +32,16 @@ def match_units(family: Family, weights: Moments, activations: Moment | None = N
         turning = turning + correlation(activations)
     signed = family >= fam.SIGNS
     index = assign(fixed + (turning.abs() if signed else turning))
-    sign = torch.where(_at(turning, index) < 0, -1.0, 1.0).to(turning) if signed else torch.ones_like(turning[0])
+    sign = torch.where(matched(turning, index) < 0, -1.0, 1.0).to(turning) if signed else torch.ones_like(turning[0])
     kind = map_of(family)
     assert issubclass(kind, Indexed)
     if not family >= fam.POSITIVE_SCALING:
         return kind(index, sign)
     v, c = weights.get(Rep.VEC), weights.get(Rep.COV)
     scale, _ = positive_scale(
-        sign * _at(v.cross, index), v.gram_b.diagonal()[index], sign * _at(c.cross, index), c.gram_b.diagonal()[index]
+        sign * matched(v.cross, index),
+        v.gram_b.diagonal()[index],
+        sign * matched(c.cross, index),
+        c.gram_b.diagonal()[index],
     )
     return kind(index, sign * scale)
-
-
-def _at(matrix: Tensor, index: Tensor) -> Tensor:
-    """The entries matrix[i, index[i]]."""
-    return matrix.gather(-1, index[:, None])[:, 0]
