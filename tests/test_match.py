@@ -19,7 +19,7 @@ from onebasin.families import Rep
 from onebasin.linalg import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
 from onebasin.maps import map_of
 from onebasin.match import Pair, WeightMatching, match_activations, match_weights
-from onebasin.match.circuits import METRICS, head_costs
+from onebasin.match.heads import METRICS, head_costs
 from onebasin.match.moments import Moment, Moments
 from onebasin.match.solve import solve
 from onebasin.match.weights import Ascent

@@ -37,7 +37,8 @@ class Pair:
         """Σ over leaves of w |A − π(B)|², over the leaves that touch `spaces` (all when None)."""
         total = 0.0
         for leaf in self.spec.leaves.values():
-            if spaces is None or any(axis.space in spaces for _, axis in leaf.spaces()):
+            touched = spaces is None or any(axis.space in spaces for _, axis in leaf.spaces())
+            if touched and weight[leaf.name]:
                 difference = self.a[leaf.name] - self.moved(leaf, maps)
                 total += weight[leaf.name] * float(difference.square().sum())
         return total

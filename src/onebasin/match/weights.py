@@ -13,45 +13,24 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from onebasin.alignment import Alignment
-from onebasin.maps import Map
-from onebasin.match.circuits import METRICS, group_space, match_heads
+from onebasin.families import Rep
+from onebasin.maps import Map, map_of
+from onebasin.match.blocks import block_weights, circuit_weights
+from onebasin.match.circuits import circuit_distance, inner_spaces, side, touching
+from onebasin.match.heads import METRICS, match_heads
 from onebasin.match.moments import Moments, weight_moments
+from onebasin.match.options import WeightMatching, group_of
 from onebasin.match.pair import Pair
 from onebasin.match.solve import solve
+from onebasin.match.stream import circuit_cross, p1_code_cross
+from onebasin.match.units import solve_units
+
+__all__ = ["Ascent", "Matched", "Tick", "WeightMatching", "match_weights"]
 
 Tick = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class WeightMatching:
-    """How to match: at most `sweeps` rounds, until one gains less than `tol` of the distance.
-
-    `weighting` is how blocks count (see `block_weights`), `head_metric` how circuits are compared, and `guard` refuses
-    every step after the start that raises the distance, so that the objective never falls.
-    """
-
-    sweeps: int = 15
-    weighting: str = "balanced"
-    head_metric: str = "frobenius-squared"
-    guard: bool = True
-    tol: float = 1e-5
-
-
-def block_weights(pair: Pair, kind: str) -> dict[str, float]:
-    """w for every leaf:  1 ("raw"),  |A|^-1/2 |B|^-1/2 ("balanced"),  or  1/(|A||B|) ("angle").
-
-    Between raw, where the largest blocks decide, and angle, where every block counts alike, balanced did best on the
-    pairs measured.  Blocks far below the median size are treated as if they had a tenth of it: noise in a dead layer
-    must not be blown up.
-    """
-    size = {name: float(a.norm() * pair.b[name].norm()) for name, a in pair.a.items()}
-    middle = float(np.median([size[name] for name, a in pair.a.items() if a.ndim > 1]))
-    power = {"raw": 0.0, "balanced": -0.5, "angle": -1.0}[kind]
-    return {name: (s + 0.1 * middle) ** power for name, s in size.items()}
 
 
 def stack(maps: list[Map]) -> Map:
@@ -61,20 +40,39 @@ def stack(maps: list[Map]) -> Map:
 
 
 class Ascent:
-    """The state of coordinate ascent: the maps so far and the distance they leave."""
+    """The state of coordinate ascent: the maps so far and the distance they leave.
+
+    In the distance, and for the stream, attention counts by its leaves or by its circuits, as `moments` says.
+    """
 
     def __init__(self, pair: Pair, options: WeightMatching) -> None:
         self.pair, self.options, self.spec = pair, options, pair.spec
+        self.family = {name: options.family(pair.spec, name) for name in pair.spec.spaces}
+        self.bases = {name: space.base for name, space in pair.spec.spaces.items()}
+        self.maps = self._identity()
+        matched = [name for name in pair.spec.spaces if options.matches(pair.spec, name)]
+        self.heads = list(dict.fromkeys(base for name in matched if (base := self.bases[name])))
+        self.streams = [name for name in matched if self.bases[name] is None and name not in self.heads]
         self.weight = block_weights(pair, options.weighting)
-        identity = Alignment.identity(pair.spec)
-        device = next(iter(pair.a.values())).device
-        self.bases = identity.bases
-        self.maps: dict[str, Map] = {name: g.to(device=device) for name, g in identity.maps.items()}
-        self.heads = list(dict.fromkeys(base for base in self.bases.values() if base))
-        self.streams = [name for name, base in self.bases.items() if base is None and name not in self.heads]
+        self.circuits = {} if options.moments == "factors" else circuit_weights(pair, options.weighting)
+        as_circuits = {leaf.name for inner in self.circuits for rep in Rep for leaf in side(pair.spec, inner, rep)}
+        self.counted = {name: 0.0 if name in as_circuits else w for name, w in self.weight.items()}
+
+    def _identity(self) -> dict[str, Map]:
+        device = next(iter(self.pair.a.values())).device
+        return {
+            name: map_of(self.family[name]).identity(space.size, fibres=self.spec.fibres(name), device=device)
+            for name, space in self.spec.spaces.items()
+        }
 
     def distance(self, spaces: Iterable[str] | None = None) -> float:
-        return self.pair.distance(self.maps, self.weight, None if spaces is None else set(spaces))
+        """The objective, or the part of it that depends on `spaces`."""
+        moved = None if spaces is None else set(spaces)
+        total = self.pair.distance(self.maps, self.counted, moved)
+        for inner, w in self.circuits.items():
+            if moved is None or moved & touching(self.spec, inner):
+                total += w * circuit_distance(self.pair, self.maps, inner)
+        return total
 
     def attempt(self, new: dict[str, Map], *, guard: bool) -> None:
         """Take the new maps, unless guarded and they raise the distance."""
@@ -84,35 +82,50 @@ class Ascent:
         if guard and self.distance(new) > before * (1 + 1e-12):
             self.maps.update(old)
 
-    def anchored(self, space: str) -> dict[str, float]:
-        """Block weights of the anchors of `space` alone, or all of them where it has none."""
+    def anchors(self, space: str) -> dict[str, float]:
+        """Block weights of the anchors of `space` alone; empty where it has none."""
         leaves = self.spec.leaves.values()
         anchors = {x.name for x in leaves if x.dim(space) is not None and len(x.spaces()) == 1 and len(x.axes) > 1}
-        return {name: w if name in anchors else 0.0 for name, w in self.weight.items()} if anchors else self.weight
+        return {name: w if name in anchors else 0.0 for name, w in self.weight.items()} if anchors else {}
 
     def match_streams(self, *, start: bool) -> None:
         for space in self.streams:
-            weight = self.anchored(space) if start else self.weight
-            moments = weight_moments(self.pair, self.maps, space, weight)
-            self.attempt({space: solve(self.spec.family(space), moments)}, guard=self.options.guard and not start)
+            anchors = self.anchors(space) if start else {}
+            self.attempt({space: self._solve_stream(space, anchors)}, guard=self.options.guard and not start)
+
+    def _solve_stream(self, space: str, anchors: dict[str, float]) -> Map:
+        """From the anchors, if any are given, or else from all that counts."""
+        family, weight = self.family[space], anchors or self.counted
+        if group_of(self.spec, space) == "units":
+            return solve_units(self.pair, self.maps, space, family, weight, self.options.unit_cost)
+        cross = weight_moments(self.pair, self.maps, space, weight).cross
+        if self.circuits and not anchors:
+            from_circuits = circuit_cross if self.options.moments == "circuits" else p1_code_cross
+            cross = cross + from_circuits(self.pair, self.maps, space, self.circuits)
+        return map_of(family).project(cross)
 
     def match_attention(self, *, start: bool) -> None:
         """Heads by their circuits; then all inside-head maps of one kind in one batch; accepted layer by layer."""
         found: dict[str, Map] = {}
         for heads in self.heads:
             found |= match_heads(self.pair, self.maps, heads, METRICS[self.options.head_metric])
-        trial = {**self.maps, **found}
-        insides = self._match_insides(trial)
+        if not self.circuits:
+            found |= self._match_insides({**self.maps, **found})
         for heads in self.heads:
             layer = {name for name, base in self.bases.items() if base == heads} | {heads}
-            new = {name: g for name, g in (found | insides).items() if name in layer}
+            new = {name: g for name, g in found.items() if name in layer}
             self.attempt(new, guard=self.options.guard and not start)
+
+    def finish(self) -> None:
+        """Where the objective does not see the maps inside heads, they are solved last."""
+        if self.circuits:
+            self.maps.update(self._match_insides(self.maps))
 
     def _match_insides(self, maps: dict[str, Map]) -> dict[str, Map]:
         kinds = defaultdict(list)
-        for space, base in self.bases.items():
-            if base is not None and space != group_space(self.pair, base):
-                kinds[self.spec.family(space), self.spec.spaces[space].size].append(space)
+        for heads in self.heads:
+            for space in inner_spaces(self.spec, heads):
+                kinds[self.family[space], self.spec.spaces[space].size].append(space)
         found: dict[str, Map] = {}
         for (family, _), spaces in kinds.items():
             moments = [weight_moments(self.pair, maps, space, self.weight) for space in spaces]
@@ -144,7 +157,8 @@ def match_weights(pair: Pair, options: WeightMatching | None = None, tick: Tick 
         ascent.match_streams(start=sweep == 0)
         ascent.match_attention(start=sweep == 0)
         distances.append(ascent.distance())
-        if sweep and distances[-2] - distances[-1] <= options.tol * distances[-2]:
+        if options.tol and sweep and distances[-2] - distances[-1] <= options.tol * distances[-2]:
             converged = True
             break
+    ascent.finish()
     return Matched(Alignment(ascent.maps, ascent.bases), tuple(distances), converged)
