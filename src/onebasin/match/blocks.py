@@ -35,7 +35,7 @@ def circuit_weights(pair: Pair, kind: str) -> dict[str, float]:
     """
     found = {space: [circuits_of(pair, {}, space, of_b=b) for b in (False, True)] for space in inner_spaces(pair.spec)}
     if kind == "columns":
-        return {space: 1 / (of_a.square.numel() * of_a.right.shape[-1]) for space, (of_a, _) in found.items()}
+        return {space: 1 / (of_a.square.numel() * of_a.features) for space, (of_a, _) in found.items()}
     size = {space: math.prod(math.sqrt(float(c.square.sum())) for c in both) for space, both in found.items()}
     return _powers(size, list(size), 0.0 if kind == "raw" else (POWERS[kind] - 1) / 2)
 
@@ -51,8 +51,7 @@ def _columns(spec: ModelSpec) -> dict[str, float]:
     matrix = {x.bias: x.weight for x in spec.linears.values() if x.bias is not None}
     in_norms = {name for norm in spec.norms.values() for name in (norm.gain, norm.bias)}
     return {
-        name: 0.0 if name in in_norms else 1 / _width(spec, spec.leaves[matrix.get(name, name)])
-        for name in spec.leaves
+        name: 0.0 if name in in_norms else 1 / _width(spec, spec.leaves[matrix.get(name, name)]) for name in spec.leaves
     }
 
 

@@ -38,14 +38,17 @@ class Circuits:
 
     def inner_in_place(self, other: Circuits) -> Tensor:
         """⟨E, E'⟩ of every head with the head in its own place, (h, g)."""
-        return self._paired(
-            gram(self.left, other.left, self.rotary), gram(self.right, other.right, self.rotary)
-        )
+        return self._paired(gram(self.left, other.left, self.rotary), gram(self.right, other.right, self.rotary))
 
     @cached_property
     def square(self) -> Tensor:
         """|E|² of every head, (h, g)."""
         return self.inner_in_place(self)
+
+    @property
+    def features(self) -> int:
+        """F, that of the wider side: D, and one more if it has a bias."""
+        return max(self.left.shape[-1], self.right.shape[-1])
 
     def _paired(self, left: Tensor, right: Tensor) -> Tensor:
         return (left.conj() * right).real.sum(-1) if self.rotary else (left * right).sum((-2, -1))
@@ -118,9 +121,3 @@ def circuit_distance(pair: Pair, maps: Maps, inner: str) -> float:
     """Σ over heads of |E_A − π(E_B)|², every head with the one that arrives in its place."""
     a, b = (circuits_of(pair, maps, inner, of_b=of_b) for of_b in (False, True))
     return max(0.0, float((a.square + b.square - 2 * a.inner_in_place(b)).sum()))
-
-
-def touching(spec: ModelSpec, inner: str) -> set[str]:
-    """The spaces that the circuits of `inner` depend on."""
-    leaves = (leaf for rep in (Rep.VEC, Rep.COV) for leaf in side(spec, inner, rep))
-    return {axis.space for leaf in leaves for _, axis in leaf.spaces()} - {inner}

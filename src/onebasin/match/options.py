@@ -71,16 +71,12 @@ class WeightMatching:
         known = isinstance(self.spaces, tuple) and set(self.spaces) <= set(GROUPS)
         if not (known and self.spaces):
             raise _refused("spaces", f"some of {', '.join(GROUPS)}", self.spaces)
-        if not (isinstance(self.sweeps, int) and self.sweeps >= 1):
+        if not (type(self.sweeps) is int and self.sweeps >= 1):
             raise _refused("sweeps", "a whole number from 1", self.sweeps)
         if not (isinstance(self.tol, int | float) and 0 <= self.tol < math.inf):
             raise _refused("tol", "a number from 0", self.tol)
         if not isinstance(self.guard, bool):
             raise _refused("guard", "true or false", self.guard)
-
-    def matches(self, spec: ModelSpec, space: str) -> bool:
-        """Whether `space` belongs to one of the groups that are matched."""
-        return group_of(spec, space) in self.spaces
 
     def family(self, spec: ModelSpec, space: str) -> Family:
         """The family that `space` is solved in.  Heads, and queries that share one, are reordered whatever is asked."""
@@ -104,7 +100,7 @@ def _refused(option: str, expected: str, found: object) -> OnebasinError:
 
 
 def group_of(spec: ModelSpec, space: str) -> str:
-    """"attention" for fibred spaces and their bases, "residual" for streams that a norm reads, "units" for the rest."""
+    """Which of `GROUPS`: fibred spaces and their bases, streams that a norm reads, or the rest."""
     if spec.spaces[space].base is not None or any(other.base == space for other in spec.spaces.values()):
         return "attention"
     return "residual" if any(norm.space == space for norm in spec.norms.values()) else "units"

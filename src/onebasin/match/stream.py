@@ -45,7 +45,7 @@ def p1_code_cross(pair: Pair, maps: Maps, space: str, weight: Mapping[str, float
             of_a = circuits_of(pair, {}, inner, of_b=False)
             share = pair.spec.spaces[inner].size / sum(parts)  # below one where part of a head is rotary
             damped = 2 * of_a.square.numel() * share * maps[space].dense()
-            found = (of_a.right.shape[-1] / sum(parts) * found + damped) / 3
+            found = (of_a.features / sum(parts) * found + damped) / 3
         total += w * found
     return total
 

@@ -22,7 +22,7 @@ from onebasin.linalg import assign, positive_scale
 from onebasin.maps import Map, map_of
 from onebasin.maps.indexed import Indexed
 from onebasin.maps.monomial import matched
-from onebasin.match.moments import Moment, Moments, paired_columns
+from onebasin.match.moments import Moment, Moments, cross_moment, paired_columns
 from onebasin.match.pair import Maps, Pair
 from onebasin.match.solve import solve
 
@@ -101,6 +101,8 @@ def _scaled(family: Family, index: Tensor, sign: Tensor, weights: Moments) -> Ma
 
 def solve_units(pair: Pair, maps: Maps, space: str, family: Family, weight: Mapping[str, float], cost: str) -> Map:
     """The map of hidden units that brings them closest in `cost`, with B moved by all the other maps."""
+    if cost == "inner" and family <= fam.ORTHOGONAL:
+        return map_of(family).project(cross_moment(pair, maps, space, weight))
     found = list(paired_columns(pair, maps, space, weight))
     moments = sum((Moments({rep: Moment.of(a, b, w)}) for rep, a, b, w in found), Moments())
     if cost == "inner" or not _reorders(family):

@@ -9,22 +9,18 @@ so agree between the models by name: embeddings, positions, heads.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
 from onebasin.alignment import Alignment
-from onebasin.families import Rep
 from onebasin.maps import Map, map_of
-from onebasin.match.blocks import block_weights, circuit_weights
-from onebasin.match.circuits import circuit_distance, inner_spaces, side, touching
+from onebasin.match.circuits import inner_spaces
 from onebasin.match.heads import METRICS, match_heads
-from onebasin.match.moments import Moments, weight_moments
-from onebasin.match.options import WeightMatching, group_of
+from onebasin.match.insides import solve_insides
+from onebasin.match.moments import cross_moment
+from onebasin.match.options import WeightMatching
 from onebasin.match.pair import Pair
-from onebasin.match.solve import solve
+from onebasin.match.state import State
 from onebasin.match.stream import circuit_cross, p1_code_cross
 from onebasin.match.units import solve_units
 
@@ -33,54 +29,14 @@ __all__ = ["Ascent", "Matched", "Tick", "WeightMatching", "match_weights"]
 Tick = Callable[[str], None]
 
 
-def stack(maps: list[Map]) -> Map:
-    """Fibred maps of one kind as one map with all their fibres."""
-    parts = [g.tensors() for g in maps]
-    return type(maps[0]).from_tensors({name: torch.cat([p[name] for p in parts]) for name in parts[0]})
-
-
-class Ascent:
-    """The state of coordinate ascent: the maps so far and the distance they leave.
-
-    In the distance, and for the stream, attention counts by its leaves or by its circuits, as `moments` says.
-    """
+class Ascent(State):
+    """The steps of coordinate ascent."""
 
     def __init__(self, pair: Pair, options: WeightMatching) -> None:
-        self.pair, self.options, self.spec = pair, options, pair.spec
-        self.family = {name: options.family(pair.spec, name) for name in pair.spec.spaces}
-        self.bases = {name: space.base for name, space in pair.spec.spaces.items()}
-        self.maps = self._identity()
-        matched = [name for name in pair.spec.spaces if options.matches(pair.spec, name)]
+        super().__init__(pair, options)
+        matched = [name for name, group in self.group.items() if group in options.spaces]
         self.heads = list(dict.fromkeys(base for name in matched if (base := self.bases[name])))
-        self.streams = [name for name in matched if self.bases[name] is None and name not in self.heads]
-        self.weight = block_weights(pair, options.weighting)
-        self.circuits = {} if options.moments == "factors" else circuit_weights(pair, options.weighting)
-        as_circuits = {leaf.name for inner in self.circuits for rep in Rep for leaf in side(pair.spec, inner, rep)}
-        self.counted = {name: 0.0 if name in as_circuits else w for name, w in self.weight.items()}
-
-    def _identity(self) -> dict[str, Map]:
-        device = next(iter(self.pair.a.values())).device
-        return {
-            name: map_of(self.family[name]).identity(space.size, fibres=self.spec.fibres(name), device=device)
-            for name, space in self.spec.spaces.items()
-        }
-
-    def distance(self, spaces: Iterable[str] | None = None) -> float:
-        """The objective, or the part of it that depends on `spaces`."""
-        moved = None if spaces is None else set(spaces)
-        total = self.pair.distance(self.maps, self.counted, moved)
-        for inner, w in self.circuits.items():
-            if moved is None or moved & touching(self.spec, inner):
-                total += w * circuit_distance(self.pair, self.maps, inner)
-        return total
-
-    def attempt(self, new: dict[str, Map], *, guard: bool) -> None:
-        """Take the new maps, unless guarded and they raise the distance."""
-        before = self.distance(new) if guard else 0.0
-        old = {name: self.maps[name] for name in new}
-        self.maps.update(new)
-        if guard and self.distance(new) > before * (1 + 1e-12):
-            self.maps.update(old)
+        self.streams = [name for name in matched if self.group[name] != "attention"]
 
     def anchors(self, space: str) -> dict[str, float]:
         """Block weights of the anchors of `space` alone; empty where it has none."""
@@ -89,53 +45,44 @@ class Ascent:
         return {name: w if name in anchors else 0.0 for name, w in self.weight.items()} if anchors else {}
 
     def match_streams(self, *, start: bool) -> None:
+        """Residual streams and hidden units, from their anchors at the start, if they have any."""
         for space in self.streams:
             anchors = self.anchors(space) if start else {}
-            self.attempt({space: self._solve_stream(space, anchors)}, guard=self.options.guard and not start)
+            solved = self._solve_units if self.group[space] == "units" else self._solve_residual
+            self.attempt({space: solved(space, anchors)}, guard=self.options.guard and not start)
 
-    def _solve_stream(self, space: str, anchors: dict[str, float]) -> Map:
-        """From the anchors, if any are given, or else from all that counts."""
-        family, weight = self.family[space], anchors or self.counted
-        if group_of(self.spec, space) == "units":
-            return solve_units(self.pair, self.maps, space, family, weight, self.options.unit_cost)
-        cross = weight_moments(self.pair, self.maps, space, weight).cross
+    def _solve_residual(self, space: str, anchors: dict[str, float]) -> Map:
+        """Procrustes, or an assignment."""
+        cross = cross_moment(self.pair, self.maps, space, anchors or self.counted)
         if self.circuits and not anchors:
             from_circuits = circuit_cross if self.options.moments == "circuits" else p1_code_cross
-            cross = cross + from_circuits(self.pair, self.maps, space, self.circuits)
-        return map_of(family).project(cross)
+            cross += from_circuits(self.pair, self.maps, space, self.circuits)
+        return map_of(self.family[space]).project(cross)
+
+    def _solve_units(self, space: str, anchors: dict[str, float]) -> Map:
+        return solve_units(*self.turned(), space, self.family[space], anchors or self.counted, self.options.unit_cost)
 
     def match_attention(self, *, start: bool) -> None:
         """Heads by their circuits; then all inside-head maps of one kind in one batch; accepted layer by layer."""
         found: dict[str, Map] = {}
         for heads in self.heads:
-            found |= match_heads(self.pair, self.maps, heads, METRICS[self.options.head_metric])
+            found |= match_heads(*self.turned(), heads, METRICS[self.options.head_metric])
         if not self.circuits:
-            found |= self._match_insides({**self.maps, **found})
+            found |= self._solve_insides(found)
         for heads in self.heads:
             layer = {name for name, base in self.bases.items() if base == heads} | {heads}
             new = {name: g for name, g in found.items() if name in layer}
             self.attempt(new, guard=self.options.guard and not start)
 
+    def _solve_insides(self, heads: dict[str, Map]) -> dict[str, Map]:
+        pair, maps = self.turned()
+        spaces = [inner for base in self.heads for inner in inner_spaces(self.spec, base)]
+        return solve_insides(pair, {**maps, **heads}, spaces, self.family, self.weight)
+
     def finish(self) -> None:
         """Where the objective does not see the maps inside heads, they are solved last."""
         if self.circuits:
-            self.maps.update(self._match_insides(self.maps))
-
-    def _match_insides(self, maps: dict[str, Map]) -> dict[str, Map]:
-        kinds = defaultdict(list)
-        for heads in self.heads:
-            for space in inner_spaces(self.spec, heads):
-                kinds[self.family[space], self.spec.spaces[space].size].append(space)
-        found: dict[str, Map] = {}
-        for (family, _), spaces in kinds.items():
-            moments = [weight_moments(self.pair, maps, space, self.weight) for space in spaces]
-            arrivals = [maps[str(self.bases[space])].tensors()["index"] for space in spaces]
-            start = stack([maps[space].take(index) for space, index in zip(spaces, arrivals, strict=True)])
-            solved, first = solve(family, Moments.stack(moments), start), 0
-            for space, index in zip(spaces, arrivals, strict=True):
-                found[space] = solved.take(first + index.argsort())
-                first += len(index)
-        return found
+            self.maps.update(self._solve_insides({}))
 
 
 @dataclass(frozen=True)
