@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from random_models import config_of, random_model
+from pairs import CLASSES, apart, average, open_random, scrambled
 from transformers import AutoModelForCausalLM
 
 from onebasin import Alignment, Checkpoint, canonicalize, transport
@@ -19,33 +19,11 @@ from onebasin.families import Rep
 from onebasin.linalg import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
 from onebasin.maps import map_of
 from onebasin.match import Pair, WeightMatching, match_activations, match_weights
-from onebasin.match.circuits import METRICS, head_costs
+from onebasin.match.heads import METRICS, head_costs
 from onebasin.match.moments import Moment, Moments
 from onebasin.match.solve import solve
 from onebasin.match.weights import Ascent
-from onebasin.stock import outputs, probe_inputs, stock_model
-
-CLASSES = {
-    "gpt2": "GPT2LMHeadModel", "gpt_neox": "GPTNeoXForCausalLM", "llama": "LlamaForCausalLM",
-    "mistral": "MistralForSequenceClassification", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
-    "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
-}  # fmt: skip
-WIDE = {
-    "vocab_size": 97,
-    "max_position_embeddings": 48,
-    "n_positions": 48,
-    "image_size": 32,
-    "tie_word_embeddings": False,
-}
-
-
-def open_random(folder, model_type: str, seed: int, weights: int, **changes) -> Checkpoint:
-    config = config_of(model_type, seed)
-    for name, value in (WIDE | changes).items():
-        if hasattr(config, name):
-            setattr(config, name, value)
-    random_model(CLASSES[model_type], config, weights).save_pretrained(folder)
-    return Checkpoint.open(folder)
+from onebasin.stock import probe_inputs, stock_model
 
 
 @pytest.fixture
@@ -53,20 +31,6 @@ def make(tmp_path):
     return lambda model_type, seed=1, weights=0, **changes: open_random(
         tmp_path / f"{model_type}-{weights}", model_type, seed, weights, **changes
     )
-
-
-def scrambled(form: Checkpoint, seed: int) -> Checkpoint:
-    return transport(form, Alignment.random(form.spec, seed, condition=10.0)).in_memory()
-
-
-def average(a: Checkpoint, b: Checkpoint) -> Checkpoint:
-    return a.derive({leaf: (lambda leaf=leaf: (a[leaf] + b[leaf]) / 2) for leaf in a})
-
-
-def apart(a: Checkpoint, b: Checkpoint) -> float:
-    inputs = probe_inputs(a.spec, seed=3)
-    x, y = (outputs(stock_model(c), a.spec, inputs)["logits"] for c in (a, b))
-    return float((x - y).abs().max() / x.abs().max())
 
 
 @pytest.mark.parametrize("model_type", CLASSES)

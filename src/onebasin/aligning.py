@@ -16,7 +16,7 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.compatibility import obstacles
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.landscape import FactorPath
-from onebasin.match import Matched, Pair, match_activations, match_weights
+from onebasin.match import Matched, Pair, WeightMatching, match_activations, match_weights
 from onebasin.stock import stock_model
 
 METHODS = ("weight", "activation")
@@ -50,17 +50,21 @@ def align(
     b: Checkpoint,
     method: str = "weight",
     *,
+    weight: WeightMatching | None = None,
     batches: Batches | None = None,
     device: torch.device | str = "cpu",
     tick: Callable[[str], None] = lambda step: None,
 ) -> Aligned:
-    """Bring `b` into the basis of `a`.  "weight" needs no data; "activation" needs `batches` of unlabelled inputs."""
+    """Bring `b` into the basis of `a`.  "weight" needs no data; "activation" needs `batches` of unlabelled inputs.
+
+    `weight` holds the options of the method "weight", such as one of `onebasin.match.PRESETS`.
+    """
     check_pair(a, b)
     tick("canonical forms")
     form_a, form_b = same_form(a, b)
     pair = Pair.of(form_a, form_b, device)
     if method == "weight":
-        matched = match_weights(pair, tick=tick)
+        matched = match_weights(pair, weight, tick)
     elif method == "activation" and batches is not None:
         models = [stock_model(form, torch.float32).to(device) for form in (form_a, form_b)]
         moved = ({name: x.to(device) for name, x in batch.items()} for batch in batches)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import reduce
+from functools import cache, reduce
 
 
 class Rep(Enum):
@@ -96,6 +96,7 @@ DOUBLY_STOCHASTIC = Family(
 FAMILIES = {family.name: family for family in (*GROUPS, ISOMETRY, SEMI_PERMUTATION, DOUBLY_STOCHASTIC)}
 
 
+@cache
 def _meet(f: Family, g: Family) -> Family:
     below = [h for h in GROUPS if h <= f and h <= g]
     (largest,) = [h for h in below if all(other <= h for other in below)]

@@ -43,18 +43,21 @@ def two_sided(
     do not.  Directions that neither side can see are not moved, so rank-deficient heads are safe.  A step that raises
     the objective is not taken; a head is done when a step gains `tol` or less.  Cost: d³ per head and step.
     """
-    g = _best_start(cross_v, gram_v, cross_c, gram_c, start)
+    moments = (cross_v, gram_v, cross_c, gram_c)
+    g = _best_start(*moments, start)
+    value = two_sided_distance(g, *moments)
     active = torch.arange(len(g), device=g.device)
-    damping = torch.full_like(g[:, 0, 0], 1e-3)
+    damping = torch.full_like(value, 1e-3)
     for _ in range(steps):
-        moments = (cross_v[active], gram_v[active], cross_c[active], gram_c[active])
-        old, value = g[active], two_sided_distance(g[active], *moments)
-        new = old + _gauss_newton(old, *moments, damping[active]) @ old
-        gain = (value - two_sided_distance(new, *moments)).nan_to_num(nan=-torch.inf)
+        here, old = [x[active] for x in moments], g[active]
+        new = old + _gauss_newton(old, damping[active], *here) @ old
+        height = two_sided_distance(new, *here)
+        gain = (value[active] - height).nan_to_num(nan=-torch.inf)
         better = gain > 0
         g[active] = torch.where(better[:, None, None], new, old)
+        value[active] = torch.where(better, height, value[active])
         damping[active] *= torch.where(better, 0.2, 5.0)
-        explained = (old * moments[0]).sum((-2, -1)).abs() + gain.abs()
+        explained = (old * here[0]).sum((-2, -1)).abs() + gain.abs()
         done = torch.where(better, gain <= tol * explained, damping[active] > 1e6)
         active = active[~done]
         if not len(active):
@@ -63,7 +66,7 @@ def two_sided(
 
 
 def _gauss_newton(
-    g: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, damping: Tensor
+    g: Tensor, damping: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor
 ) -> Tensor:
     y = torch.linalg.inv(g).mT
     vv, ww = g @ gram_v @ g.mT, y @ gram_c @ y.mT

@@ -9,103 +9,115 @@ Shapes: h heads, g queries that share a head (1 without grouping), d inside a he
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from onebasin import families as fam
 from onebasin.families import Rep
-from onebasin.linalg import assign
-from onebasin.maps import Map, Permutation
 from onebasin.match.pair import Maps, Pair
-
-Metric = Callable[[Tensor, Tensor, Tensor], Tensor]  # (⟨A, B⟩, |A|², |B|²) -> distance
-
-
-def _cosine(inner: Tensor, aa: Tensor, bb: Tensor) -> Tensor:
-    size = (aa * bb).sqrt()
-    return 1 - torch.where(size > 0, inner / size, torch.zeros_like(inner))
+from onebasin.spec import Leaf, ModelSpec
 
 
-METRICS: dict[str, Metric] = {
-    "frobenius-squared": lambda inner, aa, bb: aa + bb - 2 * inner,
-    "frobenius": lambda inner, aa, bb: (aa + bb - 2 * inner).clamp_min(0).sqrt(),
-    "cosine": _cosine,
-    "normalised": lambda inner, aa, bb: (2 * _cosine(inner, aa, bb)).clamp_min(0).sqrt(),
-}
+@dataclass(frozen=True)
+class Circuits:
+    """One circuit for each head of a model: left and right (h, g, d, F), g = 1 for a side that grouped queries share.
+
+    With `rotary`, left and right are the complex numbers of the pairs, (h, g, d/2, F).
+    """
+
+    left: Tensor
+    right: Tensor
+    rotary: bool
+
+    def inner(self, other: Circuits) -> Tensor:
+        """⟨E, E'⟩ between all pairs of heads, (h, g, h', g')."""
+        return self._paired(cross(self.left, other.left, self.rotary), cross(self.right, other.right, self.rotary))
+
+    def inner_in_place(self, other: Circuits) -> Tensor:
+        """⟨E, E'⟩ of every head with the head in its own place, (h, g)."""
+        return self._paired(gram(self.left, other.left, self.rotary), gram(self.right, other.right, self.rotary))
+
+    @cached_property
+    def square(self) -> Tensor:
+        """|E|² of every head, (h, g)."""
+        return self.inner_in_place(self)
+
+    @property
+    def features(self) -> int:
+        """F, that of the wider side: D, and one more if it has a bias."""
+        return max(self.left.shape[-1], self.right.shape[-1])
+
+    def _paired(self, left: Tensor, right: Tensor) -> Tensor:
+        return (left.conj() * right).real.sum(-1) if self.rotary else (left * right).sum((-2, -1))
 
 
-def group_space(pair: Pair, heads: str) -> str | None:
-    """The space of query heads inside each key/value head, if heads are grouped."""
-    inside = (name for name, space in pair.spec.spaces.items() if space.base == heads)
-    return next((name for name in inside if pair.spec.family(name) == fam.PERMUTATION), None)
+def gram(x: Tensor, y: Tensor, rotary: bool) -> Tensor:
+    """X Yᵀ of every head with the head in its own place, (h, g, d, d); its pairs Σ conj(x) y if rotary, (h, g, d/2)."""
+    return (x.conj() * y).sum(-1) if rotary else x @ y.mT
 
 
-def _factor(pair: Pair, maps: Maps, heads: str, inner: str, rep: Rep, *, of_b: bool) -> Tensor:
-    """All leaves on one side of a circuit as (h, g, d, F); g = 1 for leaves that grouped queries share."""
-    group, parts = group_space(pair, heads), []
-    others = {name: g for name, g in maps.items() if name not in (heads, inner, group)}
-    for leaf in pair.spec.leaves.values():
-        dims = {axis.space: dim for dim, axis in leaf.spaces()}
-        if inner not in dims or dict(leaf.spaces())[dims[inner]].rep is not rep:
-            continue
-        tensor = pair.moved(leaf, others) if of_b else pair.a[leaf.name]
-        front = [dims[heads], *([dims[group]] if group in dims else []), dims[inner]]
-        tensor = tensor.movedim(front, list(range(len(front))))
-        tensor = tensor if group in dims else tensor.unsqueeze(1)
-        parts.append(tensor.flatten(3) if tensor.ndim > 3 else tensor.unsqueeze(3))
-    return torch.cat(parts, 3)
-
-
-def _cross(x: Tensor, y: Tensor, rotary: bool) -> Tensor:
-    """X_hg Y_ijᵀ for all pairs of heads: (h, g, i, j, d, d), or the complex numbers of its pairs (h, g, i, j, d/2)."""
+def cross(x: Tensor, y: Tensor, rotary: bool) -> Tensor:
+    """The same between all pairs of heads: (h, g, i, j, d, d), or (h, g, i, j, d/2)."""
     if not rotary:
         return torch.einsum("hgkf,ijlf->hgijkl", x, y)
-    x_pairs, y_pairs = (torch.complex(*t.chunk(2, 2)) for t in (x, y))
-    return torch.einsum("hgkf,ijkf->hgijk", x_pairs.conj(), y_pairs)
+    return torch.einsum("hgkf,ijkf->hgijk", x.conj(), y)
 
 
-def _inner(left: Tensor, right: Tensor, rotary: bool) -> Tensor:
-    if rotary:
-        return (left.conj() * right).real.sum(-1)
-    return (left * right).sum((-2, -1))
+def group_space(spec: ModelSpec, heads: str) -> str | None:
+    """The space of query heads inside each key/value head, if heads are grouped."""
+    inside = (name for name, space in spec.spaces.items() if space.base == heads)
+    return next((name for name in inside if spec.family(name) == fam.PERMUTATION), None)
 
 
-def _self_norm(left: Tensor, right: Tensor, rotary: bool) -> Tensor:
-    """|E|² of every head, (h, g), head by head."""
-    one = [_inner(_cross(l[None], l[None], rotary), _cross(r[None], r[None], rotary), rotary)
-           for l, r in zip(left, right, strict=True)]  # fmt: skip
-    return torch.stack([x[0, :, 0].diagonal() for x in one])
+def inner_spaces(spec: ModelSpec, heads: str | None = None) -> list[str]:
+    """The spaces inside heads (those of `heads`, or all)."""
+    bases = {space.base for space in spec.spaces.values() if space.base is not None and heads in (None, space.base)}
+    groups = {group_space(spec, base) for base in bases}
+    return [name for name, space in spec.spaces.items() if space.base in bases and name not in groups]
 
 
-def head_costs(pair: Pair, maps: Maps, heads: str, metric: Metric) -> Tensor:
-    """Summed circuit distances between every query head of A and of B, (h, g, h, g)."""
-    total = None
-    for inner, space in pair.spec.spaces.items():
-        if space.base != heads or inner == group_space(pair, heads):
-            continue
-        rotary = pair.spec.family(inner) <= fam.ROTARY
-        left_a, left_b, right_a, right_b = (
-            _factor(pair, maps, heads, inner, rep, of_b=of_b) for rep in (Rep.VEC, Rep.COV) for of_b in (False, True)
-        )
-        inner_ab = _inner(_cross(left_a, left_b, rotary), _cross(right_a, right_b, rotary), rotary)
-        aa, bb = _self_norm(left_a, right_a, rotary), _self_norm(left_b, right_b, rotary)
-        cost = metric(inner_ab, aa[:, :, None, None], bb[None, None])
-        total = cost if total is None else total + cost
-    assert total is not None
-    return total
+def is_rotary(spec: ModelSpec, inner: str) -> bool:
+    """Whether the circuits of `inner` fall into frequency pairs."""
+    return spec.family(inner) <= fam.ROTARY
 
 
-def match_heads(pair: Pair, maps: Maps, heads: str, metric: Metric) -> dict[str, Map]:
-    """The assignment of heads, and of queries inside heads, that brings the circuits closest."""
-    cost = head_costs(pair, maps, heads, metric)
-    between = cost.permute(0, 2, 1, 3)  # (h, h, g, g): within each pair of heads, queries against queries
-    order = assign(-between)
-    index = assign(-between.gather(-1, order.unsqueeze(-1)).sum((-2, -1)))
-    found: dict[str, Map] = {heads: Permutation(index, cost.new_ones(len(index)))}
-    group = group_space(pair, heads)
-    if group is not None:
-        here = order[torch.arange(len(index)), index][index.argsort()]  # by the head that the queries belong to
-        found[group] = Permutation(here, torch.ones_like(here, dtype=cost.dtype))
-    return found
+def side(spec: ModelSpec, inner: str, rep: Rep) -> list[Leaf]:
+    """The leaves on one side of the circuits of `inner`: VEC is left, COV right."""
+    return [leaf for leaf in spec.leaves.values() if leaf.dim(inner, rep) is not None]
+
+
+def by_head(spec: ModelSpec, leaf: Leaf, tensor: Tensor, inner: str) -> Tensor:
+    """The tensor of a leaf as (h, g, d, F); g = 1 where grouped queries share it."""
+    heads = str(spec.spaces[inner].base)
+    group, dims = group_space(spec, heads), {axis.space: dim for dim, axis in leaf.spaces()}
+    front = [dims[heads], *([dims[group]] if group in dims else []), dims[inner]]
+    tensor = tensor.movedim(front, list(range(len(front))))
+    tensor = tensor if group in dims else tensor.unsqueeze(1)
+    return tensor.flatten(3) if tensor.ndim > 3 else tensor.unsqueeze(3)
+
+
+def complex_pairs(x: Tensor) -> Tensor:
+    """(h, g, d, F) as the complex numbers of its frequency pairs, (h, g, d/2, F)."""
+    return torch.complex(*x.chunk(2, 2))
+
+
+def circuits_of(pair: Pair, maps: Maps, inner: str, *, of_b: bool) -> Circuits:
+    """The circuits of A, or of B under `maps`, in the space `inner`."""
+    factors, rotary = [], is_rotary(pair.spec, inner)
+    for rep in (Rep.VEC, Rep.COV):
+        parts = [
+            by_head(pair.spec, leaf, pair.moved(leaf, maps) if of_b else pair.a[leaf.name], inner)
+            for leaf in side(pair.spec, inner, rep)
+        ]
+        joined = torch.cat(parts, 3)
+        factors.append(complex_pairs(joined) if rotary else joined)
+    return Circuits(factors[0], factors[1], rotary)
+
+
+def circuit_distance(pair: Pair, maps: Maps, inner: str) -> float:
+    """Σ over heads of |E_A − π(E_B)|², every head with the one that arrives in its place."""
+    a, b = (circuits_of(pair, maps, inner, of_b=of_b) for of_b in (False, True))
+    return max(0.0, float((a.square + b.square - 2 * a.inner_in_place(b)).sum()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -33,11 +33,11 @@ class Pair:
         """B's leaf under `maps`, except on its dimension `skip`."""
         return move(self.spec, leaf, self.b[leaf.name], maps, skip=skip)
 
-    def distance(self, maps: Maps, weight: Mapping[str, float], spaces: set[str] | None = None) -> float:
-        """Σ over leaves of w |A − π(B)|², over the leaves that touch `spaces` (all when None)."""
-        total = 0.0
-        for leaf in self.spec.leaves.values():
-            if spaces is None or any(axis.space in spaces for _, axis in leaf.spaces()):
-                difference = self.a[leaf.name] - self.moved(leaf, maps)
-                total += weight[leaf.name] * float(difference.square().sum())
-        return total
+    def under(self, maps: Maps) -> Pair:
+        """The pair with B moved by `maps`; what acts on other spaces can still be applied."""
+        touched = [x for x in self.spec.leaves.values() if any(axis.space in maps for _, axis in x.spaces())]
+        return replace(self, b={**self.b, **{leaf.name: self.moved(leaf, maps) for leaf in touched}})
+
+    def distance(self, maps: Maps, leaf: Leaf) -> float:
+        """|A − π(B)|² of one leaf."""
+        return float((self.a[leaf.name] - self.moved(leaf, maps)).square().sum())
