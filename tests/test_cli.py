@@ -18,7 +18,6 @@ from safetensors.torch import load_file, save_file
 import onebasin
 from onebasin import Checkpoint, verification
 from onebasin.checkpoint import output
-from onebasin.cli import main
 from onebasin.cli.app import app
 from onebasin.maps import Orthogonal
 
@@ -47,20 +46,6 @@ def pristine(tmp_path_factory) -> Path:
     random_model("GPT2LMHeadModel", tied, 0).save_pretrained(root / "gpt2")
     random_folder(root / "vit", "vit", "ViTForImageClassification", 3)
     return root
-
-
-@pytest.fixture
-def run(capsys):
-    """Run the command line: (exit code, stdout, stderr)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
-
-    return call
 
 
 @pytest.fixture
@@ -93,19 +78,20 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 VERBS = {
     "align": {
-        "a", "b", "--out", "-o", "--method", "--task", "--samples", "--device", "--dtype", "--max-shard-size", "--json",
-        "--quiet",
+        "a", "b", "--out", "-o", "--method", "--preset", "--spaces", "--task", "--samples", "--length", "--device",
+        "--dtype", "--max-shard-size", "--mergekit", "--set", "--dry-run", "--json", "--quiet",
     },
     "barrier": {
         "a", "b", "--task", "--out", "-o", "--path", "--points", "--samples", "--length", "--batch-size", "--device",
-        "--json", "--quiet",
+        "--set", "--dry-run", "--json", "--quiet",
     },
     "demo": {"--out", "-o"},
     "inspect": {"a", "b", "--revision", "--json"},
     "merge": {
-        "a", "b", "--out", "-o", "--weight", "--method", "--task", "--samples", "--device", "--dtype",
-        "--max-shard-size", "--json", "--quiet",
+        "a", "b", "--out", "-o", "--weight", "--method", "--preset", "--spaces", "--task", "--samples", "--length",
+        "--device", "--dtype", "--max-shard-size", "--set", "--dry-run", "--json", "--quiet",
     },
+    "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--json", "--quiet"},
     "verify": {"a", "--revision", "--seed", "--json", "--quiet"},
 }  # fmt: skip
 

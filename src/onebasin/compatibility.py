@@ -37,7 +37,7 @@ def _sizes(a: ModelSpec, b: ModelSpec) -> Iterator[Obstacle]:
         return
     for name, space in a.spaces.items():
         if name in b.spaces and space.size != b.spaces[name].size:
-            step = "unequal widths need an exact enlargement of the smaller model, which this version does not do yet"
+            step = "widen the smaller model exactly first, which is not yet supported: compare models of one width"
             yield Obstacle(f"size of {name}", space.size, b.spaces[name].size, step)
 
 
