@@ -28,7 +28,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(capsys):
+def cli(capsys):
     """Run the command line: (exit code, stdout, stderr)."""
 
     def call(*arguments: object) -> tuple[int, str, str]:

@@ -7,34 +7,24 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import transformers
-from random_models import random_model
+from random_models import byte_llama
 
 from onebasin import Checkpoint, __version__
 from onebasin.landscape import CircuitPath, FactorPath, measure
 from onebasin.tasks import load_task
 
-SIZES = {
-    "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
-    "intermediate_size": 20, "vocab_size": 256, "max_position_embeddings": 32,
-}  # fmt: skip
 FEW = ("--task", "builtin:python", "--samples", "4", "--points", "3", "--device", "cpu")
-
-
-def llama(folder: Path, seed: int, **settings: object) -> Path:
-    random_model("LlamaForCausalLM", transformers.LlamaConfig(**{**SIZES, **settings}), seed).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory) -> tuple[Path, Path]:
     root = tmp_path_factory.mktemp("pair")
-    return llama(root / "a", 0), llama(root / "b", 1)
+    return byte_llama(root / "a", 0), byte_llama(root / "b", 1)
 
 
 @pytest.fixture
-def run(run):
-    return partial(run, "barrier")
+def run(cli):
+    return partial(cli, "barrier")
 
 
 def test_a_table_and_the_barrier(run, pair):
@@ -96,11 +86,11 @@ def test_a_model_has_no_barrier_to_itself(run, pair):
 
 BAD = {
     "another width": (
-        lambda t: [llama(t / "x", 0, intermediate_size=12)],
+        lambda t: [byte_llama(t / "x", 0, intermediate_size=12)],
         ["size of layers.0.ffn differs", "not yet supported"],
     ),
     "another rope": (
-        lambda t: [llama(t / "x", 0, rope_parameters={"rope_type": "default", "rope_theta": 77.0})],
+        lambda t: [byte_llama(t / "x", 0, rope_parameters={"rope_type": "default", "rope_theta": 77.0})],
         ["rope differs"],
     ),
     "path": (lambda t: [None, "--path", "scenic"], ["path has no such choice", "expected: factor, circuit"]),
@@ -137,7 +127,7 @@ def test_an_interrupted_run_leaves_nothing(run, pair, tmp_path, monkeypatch):
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("onebasin.recipes.run.plot", stop)
+    monkeypatch.setattr("onebasin.recipes.running.plot", stop)
     code, _, _ = run(*pair, *FEW, "-o", tmp_path / "out")
     assert code == 130
     assert list(tmp_path.iterdir()) == []

@@ -49,6 +49,11 @@ def pristine(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
+def run(cli):
+    return cli
+
+
+@pytest.fixture
 def copy(pristine, tmp_path):
     """A copy of one of the pristine folders, to be changed."""
 

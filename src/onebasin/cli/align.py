@@ -14,7 +14,9 @@ Method = Annotated[
     str | None, typer.Option(help="weight (no data) or activation (inputs of --task).", show_default="weight")
 ]
 Preset = Annotated[str | None, typer.Option(help="A named set of options of weight matching.")]
-Spaces = Annotated[str | None, typer.Option(help="Match only these spaces, like attention; the others stay.")]
+Spaces = Annotated[
+    list[str] | None, typer.Option(help="Match only these spaces, like attention; the others stay.  Repeatable.")
+]
 Task = Annotated[str | None, typer.Option(help=f"Unlabelled inputs for the method activation: {FORMS}")]
 Samples = Annotated[int | None, typer.Option(help="How many inputs of the task to use.", show_default="500")]
 Length = Annotated[int | None, typer.Option(help="Tokens per text or window.")]

@@ -29,7 +29,7 @@ def given(**flags: Any) -> dict[str, Any]:
     """The flags that were given, those with a double underscore as keys of a section."""
     document: dict[str, Any] = {}
     for name, value in flags.items():
-        if value is None:
+        if value is None or value == []:
             continue
         section, _, key = name.rpartition("__")
         inside = document.setdefault(section, {}) if section else document

@@ -3,7 +3,7 @@
 from onebasin.recipes.document import load, parse, plain
 from onebasin.recipes.plan import Plan, prepare
 from onebasin.recipes.recipe import VERBS, Align, Barrier, Merge, Recipe
-from onebasin.recipes.run import run
+from onebasin.recipes.running import run
 
 __all__ = [
     "VERBS", "Align", "Barrier", "Merge", "Plan", "Recipe", "load", "parse", "plain", "prepare", "run",

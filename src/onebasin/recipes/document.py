@@ -12,7 +12,7 @@ import yaml
 
 from onebasin import match
 from onebasin.errors import BadRecipe
-from onebasin.recipes.recipe import VERBS, Recipe
+from onebasin.recipes.recipe import VERBS, Aligning, Recipe
 from onebasin.recipes.schema import convert, read_section, write_section
 from onebasin.tasks import on_files
 
@@ -41,6 +41,8 @@ def parse(document: Any, settings: Iterable[str] = (), *, base: Path = Path()) -
         put(document, setting)
     _take(document, "onebasin", (FORMAT,))
     kind = VERBS[_take(document, "verb", tuple(VERBS))]
+    if issubclass(kind, Aligning) and document.get("method", "weight") == "weight":
+        document.setdefault("matching", {})  # so that its defaults are written out
     recipe = read_section(kind, _with_preset(document))
     return _placed(recipe, lambda name: _model(base, name), lambda name: str(base / Path(name).expanduser()))
 

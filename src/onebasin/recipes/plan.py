@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from onebasin.aligning import check_pair, in_one_gauge, same_form
-from onebasin.checkpoint import DTYPES, Checkpoint, check_output
+from onebasin.checkpoint import DTYPES, Checkpoint, check_output, shards
 from onebasin.errors import BadRecipe
 from onebasin.inspection import describe
 from onebasin.landscape import FactorPath, path_between, pick_device
@@ -75,8 +75,10 @@ def prepare(recipe: Recipe, tick: Tick = silent) -> Plan:
     tick("what will be written")
     first, second, reason = in_one_gauge(a, *same_form(a, b))
     code = dtype_code(recipe.write.dtype)
-    parts = parts_of(recipe, first, second, reason)
-    writes = {folder: sum(tensor.nbytes for tensor in part.planned(code)) for folder, part in parts.items()}
+    planned = {x: part.planned(code) for x, part in parts_of(recipe, first, second, reason).items()}
+    for tensors in planned.values():
+        shards(tensors, recipe.write.max_shard_size)
+    writes = {folder: sum(tensor.nbytes for tensor in tensors) for folder, tensors in planned.items()}
     _check_out(recipe, sum(writes.values()))
     return Plan(recipe, a, b, data, device, gauge_words(reason), writes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from onebasin.aligning import Method
@@ -70,7 +70,7 @@ class Aligning:
 
     models: tuple[Model, Model]
     method: Method = "weight"
-    matching: WeightMatching = field(default_factory=WeightMatching)
+    matching: WeightMatching | None = None
     task: Inputs | None = None
     device: Device = "auto"
 
@@ -78,9 +78,10 @@ class Aligning:
         if self.method != "weight" and self.task is None:
             step = "give the data: --task, or task.data in the recipe"
             raise BadRecipe("task is missing", expected=f"inputs for the method {self.method}", next_step=step)
-        if self.method == "weight" and self.task is not None:
-            step = "leave it out, or choose the method activation"
-            raise BadRecipe("task is of no use: the method weight looks at no data", found=self.task, next_step=step)
+        of_no_use = {"weight": "task", "activation": "matching"}[self.method]
+        if getattr(self, of_no_use) is not None:
+            step = "leave it out, or choose another method"
+            raise BadRecipe(f"{of_no_use} is of no use to the method {self.method}", next_step=step)
 
 
 @dataclass(frozen=True)

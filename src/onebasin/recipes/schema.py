@@ -12,7 +12,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from onebasin.errors import BadRecipe
+from onebasin.errors import BadRecipe, OnebasinError
 
 T = TypeVar("T")
 
@@ -34,7 +34,14 @@ def read_section(kind: type[T], section: object, where: str = "") -> T:
             next_step=f"write it, or give --set {dotted(where, missing[0])}=...",
         )
     hints = get_type_hints(kind)
-    return kind(**{key: convert(hints[key], value, dotted(where, key)) for key, value in section.items()})
+    values = {key: convert(hints[key], value, dotted(where, key)) for key, value in section.items()}
+    try:
+        return kind(**values)
+    except BadRecipe:
+        raise
+    except OnebasinError as error:  # the dataclass refuses its own values
+        what = f"{where}: {error.what}"
+        raise BadRecipe(what, expected=error.expected, found=error.found, next_step=error.next_step) from error
 
 
 def write_section(value: Any) -> Any:
