@@ -450,6 +450,19 @@ def test_bad_input_is_refused(run, copy, tmp_path, verb, case):
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize("field", ["image_size", "patch_size"])
+@pytest.mark.parametrize("size", [[], [8], [8, 8, 8]])
+def test_a_size_that_is_no_height_and_width_is_refused(run, copy, field, size):
+    folder = copy("vit")
+    edit_config(folder, **{field: size})
+    code, out, err = run("inspect", folder)
+    assert (code, out) == (2, "")
+    for piece in ("no height and width", "expected: 32 or [32, 32]", f"found: {size}", "next step: correct image_size"):
+        assert piece in err
+    edit_config(folder, image_size=[8, 8], patch_size=Checkpoint.open(copy("vit", "whole")).config["patch_size"])
+    assert run("inspect", folder)[0] == 0
+
+
 def test_bad_input_beside_good_input_is_refused(run, copy, pristine):
     folder = copy()
     truncate(folder)
