@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +88,11 @@ def _address(model: Model) -> str:
 
 def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[str, Any]:
     assert plan.data is not None
-    route, weights = path_between(recipe.path, plan.a, plan.b), iter(range(1, recipe.points + 1))
+    route, done = path_between(recipe.path, plan.a, plan.b), count(1)
+    tick("measuring", 0, recipe.points)
     curve = measure(
         route, plan.data, recipe.points, batch_size=recipe.task.batch_size, device=plan.device,
-        tick=lambda weight: tick(f"λ = {weight:.2g}", next(weights), recipe.points),
+        tick=lambda weight: tick(f"measured λ = {weight:.2g}", next(done), recipe.points),
     )  # fmt: skip
     out = Path(recipe.write.out) if recipe.write.out is not None else None
     a, b = (name_of(model.path) for model in recipe.models)
