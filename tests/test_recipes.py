@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import huggingface_hub
 import pytest
+import typer
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from safetensors.torch import load_file
 from onebasin import Checkpoint, match
 from onebasin.aligning import METHODS
 from onebasin.checkpoint import DTYPES
+from onebasin.cli.app import app
 from onebasin.errors import BadRecipe, OnebasinError
 from onebasin.landscape import path_between
 from onebasin.match import WeightMatching
@@ -139,6 +141,24 @@ def test_the_choices_are_those_of_the_code():
     assert str(refused.value.expected) == "factor, circuit"
 
 
+def test_the_help_shows_the_defaults_of_the_recipe():
+    """Flags have no defaults of their own; what the help shows must be what the recipe takes."""
+    commands = typer.main.get_command(app).commands
+    activation = {"method": "activation", "task": {"data": "builtin:python"}}
+    least = {"align": {**LEAST["align"], **activation}, "merge": {**LEAST["merge"], **activation},
+             "barrier": {**LEAST["barrier"], "task": {"data": "builtin:python"}}}  # fmt: skip
+    checked = set()
+    for verb, document in least.items():
+        recipe = parse(document)
+        places = (recipe, recipe.task, recipe.write)
+        for option in commands[verb].params:
+            if isinstance(option.show_default, str) and option.name != "method":
+                (default,) = {getattr(x, option.name) for x in places if hasattr(x, option.name)}
+                assert option.show_default == str(default), (verb, option.name)
+                checked.add(option.name)
+    assert checked == {"samples", "device", "max_shard_size", "weight", "path", "points", "batch_size"}
+
+
 # ---- documents
 
 
@@ -228,9 +248,11 @@ def test_settings_that_set_nothing(setting):
 
 
 def test_settings_do_not_change_the_document():
-    document = {**LEAST["align"], "matching": {"sweeps": 3}}
-    parse(document, ["matching.sweeps=5", "models.0.path=c"])
-    assert document == {**LEAST["align"], "matching": {"sweeps": 3}}
+    document = {**LEAST["align"], "models": ["a", {"path": "b"}], "matching": {"sweeps": 3}}
+    found = parse(document, ["matching.sweeps=5", "models.1.path=c"])
+    assert [model.path for model in found.models] == ["a", "c"]
+    assert document == {**LEAST["align"], "models": ["a", {"path": "b"}], "matching": {"sweeps": 3}}
+    assert [model.path for model in parse(document, ["models=[d, e]"]).models] == ["d", "e"]
 
 
 def test_presets_are_options_by_name(monkeypatch):
@@ -331,6 +353,13 @@ def test_the_folders_can_move_together(cli, pair, tmp_path):
     root.rename(tmp_path / "there")
     assert cli("run", tmp_path / "there" / "out" / "recipe.yaml", "-o", tmp_path / "again")[0] == 0
     assert tensors(tmp_path / "there" / "out") == tensors(tmp_path / "again")
+
+
+def test_a_recipe_below_a_link_finds_its_models(cli, pair, tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "er")
+    assert cli("align", *pair, "-o", tmp_path / "link" / "out")[0] == 0
+    assert cli("run", tmp_path / "link" / "out" / "recipe.yaml", "-o", tmp_path / "again", "--dry-run")[0] == 0
 
 
 def test_a_barrier_can_be_measured_again(cli, pair, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -36,12 +37,14 @@ def parse(document: Any, settings: Iterable[str] = (), *, base: Path = Path()) -
     if not isinstance(document, dict):
         found = type(document).__name__
         raise BadRecipe("A recipe is keys with values", expected="verb: ...", found=found, next_step="see README.md")
-    document = _copied(document)
+    document = deepcopy(document)
+    _spell_out_models(document)
     for setting in settings:
         put(document, setting)
+    _spell_out_models(document)
     _take(document, "onebasin", (FORMAT,))
     kind = VERBS[_take(document, "verb", tuple(VERBS))]
-    if issubclass(kind, Aligning) and document.get("method", "weight") == "weight":
+    if issubclass(kind, Aligning) and document.get("method") != "activation":
         document.setdefault("matching", {})  # so that its defaults are written out
     recipe = read_section(kind, _with_preset(document))
     return _placed(recipe, lambda name: _model(base, name), lambda name: str(base / Path(name).expanduser()))
@@ -51,7 +54,7 @@ def plain(recipe: Recipe, folder: Path) -> dict[str, Any]:
     """The document of this recipe in a file in `folder`: all defaults written out, but not where the output goes."""
 
     def relative(name: str) -> str:
-        return os.path.relpath(name, folder) if Path(name).exists() else name
+        return os.path.relpath(Path(name).resolve(), folder.resolve()) if Path(name).exists() else name
 
     section = write_section(_placed(recipe, relative, relative))
     section["models"] = [model if len(model) > 1 else model["path"] for model in section["models"]]
@@ -78,12 +81,10 @@ def put(document: dict[str, Any], setting: str) -> None:
         raise BadRecipe(f"{path} has no valid YAML value", found=text, next_step="put it in quotes") from error
 
 
-def _copied(document: dict[Any, Any]) -> dict[str, Any]:
-    """A copy that can be changed, in which a model that is only a name is a section."""
-    copy = {key: dict(value) if isinstance(value, dict) else value for key, value in document.items()}
-    if isinstance(copy.get("models"), list):
-        copy["models"] = [{"path": model} if isinstance(model, str) else model for model in copy["models"]]
-    return copy
+def _spell_out_models(document: dict[str, Any]) -> None:
+    """A model that is only a name becomes a section."""
+    if isinstance(document.get("models"), list):
+        document["models"] = [{"path": model} if isinstance(model, str) else model for model in document["models"]]
 
 
 def _take(document: dict[str, Any], key: str, choices: tuple[Any, ...]) -> Any:

@@ -50,7 +50,7 @@ class Plan:
             "models": [name_of(model.path) for model in recipe.models],
             "class": self.a.spec.architecture,
             "device": str(self.device),
-            "task": self.data and {"name": self.data.name, **self.data.about},
+            "task": None if self.data is None else {"name": self.data.name, **self.data.about},
             "out": recipe.write.out,
         }
         if isinstance(recipe, Barrier):

@@ -78,8 +78,8 @@ class Aligning:
         if self.method != "weight" and self.task is None:
             step = "give the data: --task, or task.data in the recipe"
             raise BadRecipe("task is missing", expected=f"inputs for the method {self.method}", next_step=step)
-        of_no_use = {"weight": "task", "activation": "matching"}[self.method]
-        if getattr(self, of_no_use) is not None:
+        of_no_use = {"weight": "task", "activation": "matching"}.get(self.method)
+        if of_no_use and getattr(self, of_no_use) is not None:
             step = "leave it out, or choose another method"
             raise BadRecipe(f"{of_no_use} is of no use to the method {self.method}", next_step=step)
 

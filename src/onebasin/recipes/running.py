@@ -40,7 +40,7 @@ def _align(plan: Plan, recipe: Align | Merge, notes: list[str], tick: Tick) -> d
     tick("certificate")
     report = {
         "method": recipe.method,
-        "inputs": plan.data and dict(plan.data.about),
+        "inputs": None if plan.data is None else dict(plan.data.about),
         "device": str(plan.device),
         **({"weight_of_b": recipe.weight} if isinstance(recipe, Merge) else {}),
         **certificate(plan.b, found),
