@@ -8,6 +8,8 @@ import hypothesis
 import pytest
 import torch
 
+from onebasin.cli import main
+
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("onebasin", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("onebasin")
@@ -23,3 +25,17 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("zoo")
     subprocess.run([sys.executable, ZOO / "unpack", target], check=True, stdout=subprocess.DEVNULL)
     return target
+
+
+@pytest.fixture
+def cli(capsys):
+    """Run the command line: (exit code, stdout, stderr)."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return call

@@ -105,6 +105,19 @@ def random_model(name: str, config: transformers.PreTrainedConfig, seed: int) ->
     return model.eval()
 
 
+BYTES = {
+    "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
+    "intermediate_size": 20, "vocab_size": 256, "max_position_embeddings": 32,
+}  # fmt: skip
+
+
+def byte_llama(folder: Path, weights: int = 0, **settings: object) -> Path:
+    """Save a small random Llama that reads bytes."""
+    config = transformers.LlamaConfig(**{**BYTES, **settings})
+    random_model("LlamaForCausalLM", config, weights).save_pretrained(folder)
+    return folder
+
+
 def random_folder(folder: Path, model_type: str, name: str, seed: int, weights_seed: int | None = None) -> Path:
     """Save a random model of class `name`; `seed` draws its shape, `weights_seed` its weights."""
     model = random_model(name, config_of(model_type, seed), seed if weights_seed is None else weights_seed)

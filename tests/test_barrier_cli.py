@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
-import transformers
-from random_models import random_model
+from random_models import byte_llama
 
 from onebasin import Checkpoint, __version__
-from onebasin.cli import main
 from onebasin.landscape import CircuitPath, FactorPath, measure
 from onebasin.tasks import load_task
 
-SIZES = {
-    "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
-    "intermediate_size": 20, "vocab_size": 256, "max_position_embeddings": 32,
-}  # fmt: skip
 FEW = ("--task", "builtin:python", "--samples", "4", "--points", "3", "--device", "cpu")
-
-
-def llama(folder: Path, seed: int, **settings: object) -> Path:
-    random_model("LlamaForCausalLM", transformers.LlamaConfig(**{**SIZES, **settings}), seed).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory) -> tuple[Path, Path]:
     root = tmp_path_factory.mktemp("pair")
-    return llama(root / "a", 0), llama(root / "b", 1)
+    return byte_llama(root / "a", 0), byte_llama(root / "b", 1)
 
 
 @pytest.fixture
-def run(capsys):
-    def call(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main(["barrier", *map(str, arguments)])
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
-
-    return call
+def run(cli):
+    return partial(cli, "barrier")
 
 
 def test_a_table_and_the_barrier(run, pair):
@@ -82,7 +65,11 @@ def test_json_and_files_hold_all_that_was_measured(run, pair, tmp_path):
         "samples": 4,
         "length": 8,
     }
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["barrier.json", "barrier.svg"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
+        "barrier.json",
+        "barrier.svg",
+        "recipe.yaml",
+    ]
     assert "a to b, circuit path" in (tmp_path / "out" / "barrier.svg").read_text()
     a, b = (Checkpoint.open(folder) for folder in pair)
     curve = measure(CircuitPath(a, b), load_task("builtin:python", a, samples=4, length=8), 3)
@@ -98,18 +85,21 @@ def test_a_model_has_no_barrier_to_itself(run, pair):
 
 
 BAD = {
-    "another width": (lambda t: [llama(t / "x", 0, intermediate_size=12)], ["differ in size of layers.0.ffn"]),
-    "another rope": (
-        lambda t: [llama(t / "x", 0, rope_parameters={"rope_type": "default", "rope_theta": 77.0})],
-        ["differ in rope"],
+    "another width": (
+        lambda t: [byte_llama(t / "x", 0, intermediate_size=12)],
+        ["size of layers.0.ffn differs", "not yet supported"],
     ),
-    "path": (lambda t: [None, "--path", "scenic"], ["no such path", "expected: factor, circuit"]),
-    "device": (lambda t: [None, "--device", "abacus"], ["no device 'abacus'"]),
+    "another rope": (
+        lambda t: [byte_llama(t / "x", 0, rope_parameters={"rope_type": "default", "rope_theta": 77.0})],
+        ["rope differs"],
+    ),
+    "path": (lambda t: [None, "--path", "scenic"], ["path has no such choice", "expected: factor, circuit"]),
+    "device": (lambda t: [None, "--device", "abacus"], ["device has no such choice", "found: abacus"]),
     "task": (lambda t: [None, "--task", "poetry"], ["no known form", "builtin:shapes"]),
     "wrong head": (lambda t: [None, "--task", "builtin:shapes"], ["does not read images"]),
     "length": (lambda t: [None, "--length", "33"], ["expected: 1 to 32", "found: 33"]),
     "samples": (lambda t: [None, "--samples", "0"], ["cannot give that many samples"]),
-    "points": (lambda t: [None, "--points", "1"], ["expected: 2 points or more"]),
+    "points": (lambda t: [None, "--points", "1"], ["points is out of range", "expected: 2 or more", "found: 1"]),
     "full folder": (lambda t: [None, "-o", full(t / "full")], ["is not empty"]),
 }
 
@@ -137,7 +127,7 @@ def test_an_interrupted_run_leaves_nothing(run, pair, tmp_path, monkeypatch):
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("onebasin.report.plot", stop)
+    monkeypatch.setattr("onebasin.recipes.running.plot", stop)
     code, _, _ = run(*pair, *FEW, "-o", tmp_path / "out")
     assert code == 130
     assert list(tmp_path.iterdir()) == []

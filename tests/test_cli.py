@@ -18,7 +18,6 @@ from safetensors.torch import load_file, save_file
 import onebasin
 from onebasin import Checkpoint, verification
 from onebasin.checkpoint import output
-from onebasin.cli import main
 from onebasin.cli.app import app
 from onebasin.maps import Orthogonal
 
@@ -50,17 +49,8 @@ def pristine(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def run(capsys):
-    """Run the command line: (exit code, stdout, stderr)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
-
-    return call
+def run(cli):
+    return cli
 
 
 @pytest.fixture
@@ -93,19 +83,20 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 VERBS = {
     "align": {
-        "a", "b", "--out", "-o", "--method", "--task", "--samples", "--device", "--dtype", "--max-shard-size", "--json",
-        "--quiet",
+        "a", "b", "--out", "-o", "--method", "--preset", "--spaces", "--task", "--samples", "--length", "--device",
+        "--dtype", "--max-shard-size", "--mergekit", "--set", "--dry-run", "--json", "--quiet",
     },
     "barrier": {
         "a", "b", "--task", "--out", "-o", "--path", "--points", "--samples", "--length", "--batch-size", "--device",
-        "--json", "--quiet",
+        "--set", "--dry-run", "--json", "--quiet",
     },
     "demo": {"--out", "-o"},
     "inspect": {"a", "b", "--revision", "--json"},
     "merge": {
-        "a", "b", "--out", "-o", "--weight", "--method", "--task", "--samples", "--device", "--dtype",
-        "--max-shard-size", "--json", "--quiet",
+        "a", "b", "--out", "-o", "--weight", "--method", "--preset", "--spaces", "--task", "--samples", "--length",
+        "--device", "--dtype", "--max-shard-size", "--set", "--dry-run", "--json", "--quiet",
     },
+    "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--json", "--quiet"},
     "verify": {"a", "--revision", "--seed", "--json", "--quiet"},
 }  # fmt: skip
 
@@ -457,6 +448,19 @@ def test_bad_input_is_refused(run, copy, tmp_path, verb, case):
     assert [piece for piece in says if piece not in err] == []
     assert "Traceback" not in err
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("field", ["image_size", "patch_size"])
+@pytest.mark.parametrize("size", [[], [8], [8, 8, 8]])
+def test_a_size_that_is_no_height_and_width_is_refused(run, copy, field, size):
+    folder = copy("vit")
+    edit_config(folder, **{field: size})
+    code, out, err = run("inspect", folder)
+    assert (code, out) == (2, "")
+    for piece in ("no height and width", "expected: 32 or [32, 32]", f"found: {size}", "next step: correct image_size"):
+        assert piece in err
+    edit_config(folder, image_size=[8, 8], patch_size=Checkpoint.open(copy("vit", "whole")).config["patch_size"])
+    assert run("inspect", folder)[0] == 0
 
 
 def test_bad_input_beside_good_input_is_refused(run, copy, pristine):

@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 import transformers
 import typer
-from random_models import config_of, random_model
+import yaml
+from random_models import byte_llama, config_of, random_model
+from safetensors.torch import load_file
 
 from onebasin import Checkpoint, describe
 from onebasin.archs import known, registry
@@ -201,6 +204,23 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
     assert type(model) is transformers.LlamaForCausalLM
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
+
+
+def test_the_recipe_of_the_readme_runs(tmp_path):
+    a, b = byte_llama(tmp_path / "A"), byte_llama(tmp_path / "B", 1)
+    (text,) = blocks(README, "yaml")
+    (tmp_path / "recipe.yaml").write_text(text)
+    assert run("run", str(tmp_path / "recipe.yaml")) == 0
+    assert run("align", str(a), str(b), "-o", str(tmp_path / "aligned"), "--set", "matching.sweeps=5",
+               "--dtype", "float64") == 0  # fmt: skip
+    first, aligned, merged = (Checkpoint.open(folder) for folder in (a, tmp_path / "aligned", tmp_path / "MERGED"))
+    q = "model.layers.0.self_attn.q_proj.weight"
+    assert float((0.6 * first[q] + 0.4 * aligned[q] - merged[q]).abs().max()) < 1e-2  # bfloat16
+    assert float((aligned[q] - merged[q]).abs().max()) > 0.1
+    assert load_file(tmp_path / "MERGED" / "model.safetensors")[q].dtype == torch.bfloat16
+    written = yaml.safe_load((tmp_path / "MERGED" / "recipe.yaml").read_text())
+    assert written["models"] == ["../A", "../B"]
+    assert written["matching"]["sweeps"] == 5
 
 
 def code(page: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -19,7 +20,8 @@ from onebasin.landscape import FactorPath
 from onebasin.match import Matched, Pair, WeightMatching, match_activations, match_weights
 from onebasin.stock import stock_model
 
-METHODS = ("weight", "activation")
+Method = Literal["weight", "activation"]
+METHODS = get_args(Method)
 Batches = Iterable[Mapping[str, Tensor]]
 
 
@@ -61,7 +63,7 @@ def align(
     """
     check_pair(a, b)
     tick("canonical forms")
-    form_a, form_b = same_form(a, b)
+    form_a, form_b = (form.in_memory() for form in same_form(a, b))
     pair = Pair.of(form_a, form_b, device)
     if method == "weight":
         matched = match_weights(pair, weight, tick)
@@ -78,11 +80,16 @@ def align(
         )
     alignment = matched.alignment.to("cpu")
     matched = Matched(alignment, matched.distances, matched.converged)
-    moved_b = transport(form_b, alignment)
+    first, second, reason = in_one_gauge(a, form_a, transport(form_b, alignment))
+    return Aligned(first, second, matched, reason)
+
+
+def in_one_gauge(a: Checkpoint, form_a: Checkpoint, form_b: Checkpoint) -> tuple[Checkpoint, Checkpoint, str | None]:
+    """`a` as it is and B in its gauge; where that cannot be written, both canonical forms and the reason."""
     try:
-        return Aligned(a, in_gauge_of(a, moved_b), matched)
+        return a, in_gauge_of(a, form_b), None
     except NotExpressible as reason:
-        return Aligned(form_a, moved_b, matched, reason.what)
+        return form_a, form_b, reason.what
 
 
 def check_pair(a: Checkpoint, b: Checkpoint) -> None:
@@ -90,7 +97,7 @@ def check_pair(a: Checkpoint, b: Checkpoint) -> None:
     for found in obstacles(a, b):
         if found.blocks:
             raise Incompatible(
-                f"The models cannot be aligned: {found.what} differs",
+                f"The two models have no basis in common: {found.what} differs",
                 expected=f"{found.a} (A)",
                 found=f"{found.b} (B)",
                 next_step=found.next_step,
@@ -99,8 +106,8 @@ def check_pair(a: Checkpoint, b: Checkpoint) -> None:
 
 
 def same_form(a: Checkpoint, b: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
-    """Canonical forms in memory; the two must have reached the same families."""
-    form_a, form_b = (canonicalize(c).checkpoint.in_memory() for c in (a, b))
+    """Canonical forms, which must have reached the same families."""
+    form_a, form_b = (canonicalize(c).checkpoint for c in (a, b))
     for space in form_a.spec.spaces:
         families = form_a.spec.family(space), form_b.spec.family(space)
         if families[0] != families[1]:

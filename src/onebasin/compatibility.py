@@ -9,6 +9,7 @@ from typing import Any
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.folder import read_json_object
+from onebasin.errors import BadCheckpoint
 from onebasin.spec import ModelSpec
 
 
@@ -37,7 +38,7 @@ def _sizes(a: ModelSpec, b: ModelSpec) -> Iterator[Obstacle]:
         return
     for name, space in a.spaces.items():
         if name in b.spaces and space.size != b.spaces[name].size:
-            step = "unequal widths need an exact enlargement of the smaller model, which this version does not do yet"
+            step = "widen the smaller model exactly first, which is not yet supported: compare models of one width"
             yield Obstacle(f"size of {name}", space.size, b.spaces[name].size, step)
 
 
@@ -114,13 +115,20 @@ def _files(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
 
 
 def _vocabulary(folder: Path) -> dict[str, int]:
-    """token -> id, from whichever tokenizer file the folder has."""
-    vocabulary = (_json(folder / "tokenizer.json").get("model") or {}).get("vocab") or _json(folder / "vocab.json")
-    if isinstance(vocabulary, list):
-        return {entry[0] if isinstance(entry, list) else entry: i for i, entry in enumerate(vocabulary)}
-    if not vocabulary and (folder / "vocab.txt").is_file():
-        return {token: i for i, token in enumerate((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())}
-    return dict(vocabulary)
+    """token -> id, from whichever tokenizer files the folder has; tokens that were added later included."""
+    tokenizer = _json(folder / "tokenizer.json")
+    try:
+        vocabulary = (tokenizer.get("model") or {}).get("vocab") or _json(folder / "vocab.json")
+        added = {entry["content"]: entry["id"] for entry in tokenizer.get("added_tokens") or []}
+        if isinstance(vocabulary, list):
+            vocabulary = {entry[0] if isinstance(entry, list) else entry: i for i, entry in enumerate(vocabulary)}
+        elif not vocabulary and (folder / "vocab.txt").is_file():
+            lines = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+            vocabulary = {token: i for i, token in enumerate(lines)}
+        return {**vocabulary, **added, **_json(folder / "added_tokens.json")}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        step = "take the tokenizer files from the original model"
+        raise BadCheckpoint(f"The tokenizer of {folder} cannot be read", found=repr(error), next_step=step) from error
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -64,5 +64,9 @@ class BadTask(OnebasinError):
     """The data cannot be read, or do not fit the model they are meant for."""
 
 
+class BadRecipe(OnebasinError):
+    """A recipe does not keep to the schema: an unknown or missing key, a wrong type, a choice that is none."""
+
+
 class BadOutput(OnebasinError):
     """The output folder cannot be written."""

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from onebasin.archs.encoder import attention, feed_forward, pooler
 from onebasin.archs.registry import Config, architecture
+from onebasin.errors import LayoutMismatch
 from onebasin.spec import Builder, Head, Images
 
 
 def _pair(size: int | tuple[int, int] | list[int]) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else (size[0], size[1])
+    """(height, width), given as such or as one number for both."""
+    pair = (size, size) if isinstance(size, int) else tuple(size)
+    if len(pair) != 2 or not all(isinstance(side, int) for side in pair):
+        raise LayoutMismatch(
+            "config.json gives a size that is no height and width",
+            expected="32 or [32, 32]",
+            found=size,
+            next_step="correct image_size and patch_size",
+        )
+    return pair
 
 
 def _patches(cfg: Config) -> int:

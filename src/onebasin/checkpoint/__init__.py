@@ -10,7 +10,7 @@ from onebasin.checkpoint.folder import has_custom_code, locate, read_config, wei
 from onebasin.checkpoint.model import Checkpoint, transformers_config
 from onebasin.checkpoint.output import check_output, whole_folder
 from onebasin.checkpoint.store import Header, Progress, Store
-from onebasin.checkpoint.write import Planned, write_folder
+from onebasin.checkpoint.write import Planned, shards, write_folder
 
 __all__ = [
     "DTYPES",
@@ -28,6 +28,7 @@ __all__ = [
     "locate",
     "nbytes",
     "read_config",
+    "shards",
     "torch_dtype",
     "transformers_config",
     "weights_entry",

@@ -94,15 +94,8 @@ class Checkpoint:
             window[leaf.index] = self[leaf.name]
         return whole
 
-    def save(
-        self,
-        out: str | Path,
-        *,
-        dtype: str | None = None,
-        max_shard_size: str = "5GB",
-        extra_files: Mapping[str, str | bytes] | None = None,
-    ) -> None:
-        """Write a stock folder, whole or not at all, in the stored dtypes unless another is asked for."""
+    def planned(self, dtype: str | None = None) -> list[Planned]:
+        """What `save` would write: every stored tensor, in its stored dtype unless another is asked for."""
         fallback = next(iter(self.stored.values()))[1]
         sources = {key: key for key in self.spec.keys}
         sources |= {m.key: m.of for m in self.spec.mirrors if m.key in self.stored or not m.tied}
@@ -112,13 +105,26 @@ class Checkpoint:
             if self.spec.table_name(name) != key:  # in the input, one of two equal entries stood for both
                 name = key
             planned.append(Planned(name, self.spec.keys[source], dtype or kind, _maker(self, source)))
+        return planned
+
+    def save(
+        self,
+        out: str | Path,
+        *,
+        dtype: str | None = None,
+        max_shard_size: str = "5GB",
+        extra_files: Mapping[str, str | bytes] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write a stock folder, whole or not at all, in the stored dtypes unless another is asked for."""
         write_folder(
             Path(out),
-            planned,
+            self.planned(dtype),
             config=dict(self.config),
             carry_from=self.store.folder,
             max_shard_size=max_shard_size,
             extra_files=extra_files or {},
+            progress=progress,
         )
 
 

@@ -62,7 +62,7 @@ def write_folder(
         raise ValueError("two planned tensors have the same name")
     total, done = sum(tensor.nbytes for tensor in tensors), 0
     with whole_folder(out, total) as partial:
-        split = _split(tensors, max_shard_size)
+        split = shards(tensors, max_shard_size)
         _write_json(partial / "config.json", config)
         if carry_from:
             carry_files(carry_from, partial)
@@ -82,7 +82,8 @@ def write_folder(
             _write_json(partial / INDEX, index)
 
 
-def _split(tensors: Sequence[Planned], max_shard_size: int | str) -> StateDictSplit:
+def shards(tensors: Sequence[Planned], max_shard_size: int | str) -> StateDictSplit:
+    """Which tensor goes into which file."""
     import torch
     from huggingface_hub import split_torch_state_dict_into_shards
 

@@ -17,8 +17,11 @@ from onebasin.cli.align import align, merge
 from onebasin.cli.barrier import barrier
 from onebasin.cli.demo import demo
 from onebasin.cli.inspect import inspect
+from onebasin.cli.run import run
 from onebasin.cli.verify import verify
 from onebasin.errors import OnebasinError
+
+INTERRUPTED = 130
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,6 +34,7 @@ app.command()(verify)
 app.command()(align)
 app.command()(barrier)
 app.command()(merge)
+app.command()(run)
 app.command()(demo)
 
 
@@ -63,5 +67,13 @@ def main(arguments: list[str] | None = None) -> None:
         typer.echo(f"onebasin: {error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        typer.echo("onebasin: interrupted; nothing was written", err=True)
-        sys.exit(130)
+        _leave_interrupted()
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:  # typer's translation of Ctrl-C
+            _leave_interrupted()
+        raise
+
+
+def _leave_interrupted() -> None:
+    typer.echo("onebasin: interrupted; nothing unfinished is left behind", err=True)
+    sys.exit(INTERRUPTED)

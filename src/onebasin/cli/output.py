@@ -1,4 +1,4 @@
-"""Consoles and number formats shared by the verbs."""
+"""Consoles, progress and number formats shared by the verbs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,21 @@ def size(nbytes: float) -> str:
 
 
 @contextmanager
-def spinner(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A line on stderr that says what is being done; silent when stderr is not a terminal."""
+def progress(quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """One line on stderr, called with (step, done, total): the step, a bar where there is a total, the time so far.
+
+    Silent when stderr is not a terminal.
+    """
     if quiet or not messages.is_terminal:
-        yield lambda step: None
+        yield lambda step, done=0, total=0: None
         return
-    with messages.status("starting") as status:
-        yield status.update
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn()
+    with Progress(*columns, console=messages, transient=True) as live:
+        line = live.add_task("starting", total=None)
+
+        def tick(step: str, done: float = 0, total: float = 0) -> None:
+            live.update(line, description=step, completed=done, total=total or None)
+
+        yield tick

@@ -25,13 +25,12 @@ def verify(
     Exit code 1 if the float64 outputs move by more than 1e-9.
     """
     from onebasin.checkpoint import Checkpoint
-    from onebasin.cli.output import spinner
+    from onebasin.cli.output import progress
     from onebasin.verification import verify as measure
 
     checkpoint = Checkpoint.open(a, revision)
-    with spinner(quiet) as tick:
-        tick("checking that every number is finite")
-        checkpoint.check_values()
+    with progress(quiet) as tick:
+        checkpoint.check_values(lambda done, total: tick("checking that every number is finite", done, total))
         result = measure(checkpoint, seed=seed, tick=tick)
     if json:
         typer.echo(_json.dumps({**asdict(result), "holds": result.holds}, indent=2))

@@ -7,16 +7,17 @@ from pathlib import Path
 
 def name_of(source: str) -> str:
     """A Hub id as it is; of a local folder only its own name, never where it lies."""
-    return Path(source).resolve().name if Path(source).is_dir() else source
+    folder = Path(source).expanduser()
+    return folder.resolve().name if folder.is_dir() else source
 
 
 def model_card(title: str, a: str, b: str, text: str) -> str:
-    """Markdown with the metadata that the Hub reads."""
+    """Markdown with the metadata that the Hub reads; `a` and `b` as `name_of` calls them."""
     return f"""---
 library_name: transformers
 base_model:
-- {name_of(a)}
-- {name_of(b)}
+- {a}
+- {b}
 base_model_relation: merge
 tags:
 - merge
@@ -27,5 +28,6 @@ tags:
 
 {text}
 
-`certificate.json` says how exact the alignment is; `alignment.safetensors` and `alignment.json` hold its maps.
+`certificate.json` says how exact the alignment is; `alignment.safetensors` and `alignment.json` hold its maps;
+`onebasin run recipe.yaml -o OUT` makes the model again.
 """

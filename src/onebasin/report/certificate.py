@@ -20,7 +20,7 @@ def certificate(original: Checkpoint, aligned: Aligned) -> dict[str, Any]:
     return {
         "output_drift": drift,
         "rounding_alone": rounding,
-        "gauge": "the reference's" if aligned.reason is None else f"canonical, both models: {aligned.reason}",
+        "gauge": gauge_words(aligned.reason),
         "distance_before": distances[0],
         "distance_after": distances[-1],
         "sweeps": len(distances) - 1,
@@ -30,6 +30,11 @@ def certificate(original: Checkpoint, aligned: Aligned) -> dict[str, Any]:
         "displacement": aligned.alignment.displacement(),
         "moved_units": moved_units(aligned.alignment),
     }
+
+
+def gauge_words(reason: str | None) -> str:
+    """In which gauge the result is written; `reason` is why that is not the reference's."""
+    return "the reference's" if reason is None else f"canonical, both models: {reason}"
 
 
 def orthogonality_error(alignment: Alignment) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.tasks.builtin import builtin
@@ -41,3 +43,9 @@ def load_task(
         case "builtin":
             return builtin(rest, checkpoint, samples=samples, length=length)
     raise BadTask("The task is of no known form", expected=FORMS, found=text, next_step="write KIND:WHERE")
+
+
+def on_files(text: str, place: Callable[[str], str]) -> str:
+    """The same task with another name for its file or folder; a task that has none stays as it is."""
+    kind, _, rest = text.partition(":")
+    return f"{kind}:{place(rest)}" if rest and kind in ("images", "text", "labelled") else text

@@ -1,0 +1,51 @@
+"""The results of align, merge and barrier for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onebasin.cli.output import console, size
+
+
+def print_plan(plan: dict[str, Any]) -> None:
+    """What a run would do."""
+    a, b = plan["models"]
+    how = f"method {plan['method']}" if "method" in plan else f"{plan['path']} path, {plan['points']} points"
+    console.print(f"{plan['verb']} {a} and {b} ({plan['class']}): {how}, on {plan['device']}")
+    if plan["task"]:
+        console.print(f"data: {plan['task']['name']}, {plan['task']['samples']:,} samples")
+    if "memory" in plan:
+        console.print(f"memory: about {size(plan['memory'])}")
+        for folder, nbytes in plan["writes"].items():
+            console.print(f"writes: {'/'.join(filter(None, (plan['out'], folder)))}, {size(nbytes)} of weights")
+        console.print(f"gauge: {plan['gauge']}")
+    console.print("all checks passed; nothing was written")
+
+
+def print_aligned(report: dict[str, Any]) -> None:
+    """The heart of a certificate."""
+    drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in report["output_drift"].items())
+    console.print(f"distance of the weights {report['distance_before']:.4g} -> {report['distance_after']:.4g}")
+    console.print(f"aligned B against B, output drift: {drift}")
+    console.print(f"gauge: {report['gauge']}")
+
+
+def print_curve(report: dict[str, Any]) -> None:
+    """Every point of a curve, then its barrier with all it stands on."""
+    from rich.table import Table
+
+    metrics = list(report["points"][0]["metrics"])
+    table = Table(box=None, pad_edge=False)
+    for column in ("λ (share of B)", "loss", "± s.e.", *(m.replace("_", " ") for m in metrics)):
+        table.add_column(column, justify="right")
+    for weight, point in zip(report["weights"], report["points"], strict=True):
+        values = (f"{point['metrics'][m]:.4f}" for m in metrics)
+        table.add_row(f"{weight:.3g}", f"{point['loss']:.4f}", f"{point['standard_error']:.4f}", *values)
+    console.print(table)
+    barrier, task, (a, b) = report["barrier"], report["task"], report["ends"].values()
+    console.print(
+        f"barrier {barrier['loss']:.4f} ± {barrier['standard_error']:.4f} at λ = {barrier['weight']:.3g} "
+        f"(end points {a['loss']:.4f} and {b['loss']:.4f}; {report['path']} path, {len(report['weights'])} points)"
+    )
+    split = f", split {task['split']}" if "split" in task else ""
+    console.print(f"{task['name']}{split}, {a['samples']:,} samples")

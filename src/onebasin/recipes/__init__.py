@@ -1,0 +1,10 @@
+"""Recipes: everything a run depends on, as data that can be written, read and run again."""
+
+from onebasin.recipes.document import load, parse, plain
+from onebasin.recipes.plan import Plan, prepare
+from onebasin.recipes.recipe import VERBS, Align, Barrier, Merge, Recipe
+from onebasin.recipes.running import run
+
+__all__ = [
+    "VERBS", "Align", "Barrier", "Merge", "Plan", "Recipe", "load", "parse", "plain", "prepare", "run",
+]  # fmt: skip

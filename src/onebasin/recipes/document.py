@@ -1,0 +1,135 @@
+"""Recipes from files and flags, and back: YAML documents whose names of folders and files are relative to their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from onebasin import match
+from onebasin.errors import BadRecipe
+from onebasin.recipes.recipe import VERBS, Aligning, Recipe
+from onebasin.recipes.schema import convert, read_section, write_section
+from onebasin.tasks import on_files
+
+FORMAT = 1
+
+
+def load(file: Path, settings: Iterable[str] = (), *, out: Path | None = None) -> Recipe:
+    """The recipe in a YAML file, with `settings` ("key.path=value") put into it, and another output folder."""
+    try:
+        document = yaml.load(file.read_text(encoding="utf-8"), Strict)
+    except OSError as error:
+        raise BadRecipe(f"{file} cannot be read", found=error, next_step="check the path") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadRecipe(f"{file} is not valid YAML", found=error, next_step="correct it there") from error
+    recipe = parse(document, settings, base=file.parent)
+    return recipe if out is None else replace(recipe, write=replace(recipe.write, out=str(out)))  # type: ignore[arg-type]
+
+
+def parse(document: Any, settings: Iterable[str] = (), *, base: Path = Path()) -> Recipe:
+    """The recipe that a document describes; `base` is the folder that its names are relative to."""
+    if not isinstance(document, dict):
+        found = type(document).__name__
+        raise BadRecipe("A recipe is keys with values", expected="verb: ...", found=found, next_step="see README.md")
+    document = deepcopy(document)
+    _spell_out_models(document)
+    for setting in settings:
+        put(document, setting)
+    _spell_out_models(document)
+    _take(document, "onebasin", (FORMAT,))
+    kind = VERBS[_take(document, "verb", tuple(VERBS))]
+    if issubclass(kind, Aligning) and document.get("method") != "activation":
+        document.setdefault("matching", {})  # so that its defaults are written out
+    recipe = read_section(kind, _with_preset(document))
+    return _placed(recipe, lambda name: _model(base, name), lambda name: str(base / Path(name).expanduser()))
+
+
+def plain(recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """The document of this recipe in a file in `folder`: all defaults written out, but not where the output goes."""
+
+    def relative(name: str) -> str:
+        return os.path.relpath(Path(name).resolve(), folder.resolve()) if Path(name).exists() else name
+
+    section = write_section(_placed(recipe, relative, relative))
+    section["models"] = [model if len(model) > 1 else model["path"] for model in section["models"]]
+    section["write"].pop("out", None)
+    return {"onebasin": FORMAT, "verb": recipe.verb, **{key: value for key, value in section.items() if value != {}}}
+
+
+def put(document: dict[str, Any], setting: str) -> None:
+    """Set one key of a document from "key.path=value", the value read as YAML."""
+    path, equals, text = setting.partition("=")
+    *sections, key = path.split(".")
+    inside: Any = document
+    for section in sections:
+        if isinstance(inside, list):
+            inside = inside[int(section)] if section.isdigit() and int(section) < len(inside) else None
+        elif isinstance(inside, dict):
+            inside = inside.setdefault(section, {})
+    if not equals or not key or not isinstance(inside, dict):
+        step = "write it like matching.sweeps=5"
+        raise BadRecipe(f"{setting} sets no key of a recipe", expected="KEY.PATH=VALUE", found=setting, next_step=step)
+    try:
+        inside[key] = yaml.load(text, Strict)
+    except yaml.YAMLError as error:
+        raise BadRecipe(f"{path} has no valid YAML value", found=text, next_step="put it in quotes") from error
+
+
+def _spell_out_models(document: dict[str, Any]) -> None:
+    """A model that is only a name becomes a section."""
+    if isinstance(document.get("models"), list):
+        document["models"] = [{"path": model} if isinstance(model, str) else model for model in document["models"]]
+
+
+def _take(document: dict[str, Any], key: str, choices: tuple[Any, ...]) -> Any:
+    if key not in document:
+        expected, step = ", ".join(map(str, choices)), f"begin the recipe with {key}: {choices[0]}"
+        raise BadRecipe(f"{key} is missing", expected=expected, found=", ".join(map(str, document)), next_step=step)
+    return convert(Literal[choices], document.pop(key), key)
+
+
+def _with_preset(document: dict[str, Any]) -> dict[str, Any]:
+    """`matching.preset` stands for the fields of that preset; fields beside it replace them."""
+    presets, matching = getattr(match, "PRESETS", {}), document.get("matching")
+    if not presets or not isinstance(matching, dict) or "preset" not in matching:
+        return document
+    fields = dict(matching)
+    name = convert(Literal[tuple(presets)], fields.pop("preset"), "matching.preset")
+    return {**document, "matching": {**write_section(presets[name]), **fields}}
+
+
+def _placed(recipe: Recipe, model: Callable[[str], str], file: Callable[[str], str]) -> Recipe:
+    """The recipe with other names for its models, its file of data and its output."""
+    a, b = (replace(m, path=model(m.path)) for m in recipe.models)
+    task = recipe.task and replace(recipe.task, data=on_files(recipe.task.data, file))
+    out = recipe.write.out
+    write = replace(recipe.write, out=None if out is None else file(out))
+    return replace(recipe, models=(a, b), task=task, write=write)  # type: ignore[arg-type]
+
+
+def _model(base: Path, name: str) -> str:
+    """A folder beside the recipe; what is not there is a Hub id."""
+    path = base / Path(name).expanduser()
+    if path.exists() or name.startswith((".", "~", "/")):
+        return str(path)
+    if Path(name).exists():
+        step = f"write {os.path.relpath(name, base)}: names are relative to the folder of the recipe"
+        raise BadRecipe(f"there is no folder {path}", expected="a folder or a Hub id", found=name, next_step=step)
+    return name
+
+
+class Strict(yaml.SafeLoader):
+    """Plain data only, and no key twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = [key for i, key in enumerate(keys) if key in keys[:i]]
+        if twice:
+            raise yaml.YAMLError(f"{twice[0]} is given twice")
+        return dict(super().construct_mapping(node, deep=True))
