@@ -74,7 +74,11 @@ def align(
         )
     alignment = matched.alignment.to("cpu")
     matched = Matched(alignment, matched.distances, matched.converged)
-    moved_b = transport(form_b, alignment)
+    return in_gauge(a, form_a, transport(form_b, alignment), matched)
+
+
+def in_gauge(a: Checkpoint, form_a: Checkpoint, moved_b: Checkpoint, matched: Matched) -> Aligned:
+    """Canonical `moved_b` in the gauge of `a`, or both in canonical form where that cannot be written."""
     try:
         return Aligned(a, in_gauge_of(a, moved_b), matched)
     except NotExpressible as reason:

@@ -2,5 +2,9 @@
 
 from onebasin.tasks.load import FORMS, load_task
 from onebasin.tasks.task import CLASSIFICATION, IGNORED, LANGUAGE, Task
+from onebasin.tasks.training import Training, Windows, crop_and_flip, training
 
-__all__ = ["CLASSIFICATION", "FORMS", "IGNORED", "LANGUAGE", "Task", "load_task"]
+__all__ = [
+    "CLASSIFICATION", "FORMS", "IGNORED", "LANGUAGE", "Task", "Training", "Windows", "crop_and_flip", "load_task",
+    "training",
+]  # fmt: skip

@@ -1,0 +1,7 @@
+"""Learned matching: the task loss along the path refines the maps that matching found."""
+
+from onebasin.learn.learned import Learned, aligned, learn
+from onebasin.learn.options import LearnedMatching
+from onebasin.learn.training import Point, Progress
+
+__all__ = ["Learned", "LearnedMatching", "Point", "Progress", "aligned", "learn"]
