@@ -7,22 +7,27 @@ from onebasin.errors import BadTask
 from onebasin.tasks.builtin import builtin
 from onebasin.tasks.hub import hub_dataset
 from onebasin.tasks.image_files import image_files
+from onebasin.tasks.synthetic import synthetic
 from onebasin.tasks.task import Task
 from onebasin.tasks.text import labelled_file, text_file
 
 FORMS = (
     "images:FILE.npz, images:FOLDER, text:FILE.txt, labelled:FILE.csv, labelled:FILE.jsonl, "
-    "hub:DATASET[[:CONFIG]:SPLIT], builtin:shapes, builtin:python"
+    "hub:DATASET[[:CONFIG]:SPLIT], builtin:shapes, builtin:python, synthetic"
 )
 
 
-def load_task(text: str, checkpoint: Checkpoint, *, samples: int | None = None, length: int | None = None) -> Task:
-    """The task that `text` names, in the form that `checkpoint` reads.
+def load_task(
+    text: str, checkpoint: Checkpoint, *others: Checkpoint, samples: int | None = None, length: int | None = None
+) -> Task:
+    """The task that `text` names, in the form that `checkpoint` reads.  `others` have a say in synthetic inputs only.
 
     `samples` is how many images, texts or windows (the first ones; windows are evenly spaced); `length` is tokens per
     text or window, at most the model's positions.  By default everything, but not above 20,000 images, 1,000 windows
     and 1,024 tokens.  The forms are `FORMS`; `Task.about` says what was taken.
     """
+    if text == "synthetic":
+        return synthetic([checkpoint, *others], samples=samples, length=length)
     kind, _, rest = text.partition(":")
     match kind if rest else "":
         case "images":

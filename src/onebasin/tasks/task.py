@@ -74,6 +74,9 @@ class Task:
             inputs, labels = self.take(index)
             parts.append(replace(self, inputs=inputs, labels=labels, about={**self.about, "samples": len(index)}))
         return parts[0], parts[1]
+    def unlabelled(self) -> Task:
+        """The same inputs, with every label taken away."""
+        return replace(self, labels=self.labels.new_full(self.labels.shape, IGNORED))
 
     def first(self, n: int) -> Task:
         """The first n samples."""
@@ -83,10 +86,15 @@ class Task:
         return replace(self, inputs=inputs, labels=self.labels[:n], about={**self.about, "samples": n})
 
 
+def head_of(checkpoint: Checkpoint) -> str:
+    """What the model's head is for."""
+    name = checkpoint.spec.architecture
+    return next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), "no head for either kind of task")
+
+
 def head_kind(checkpoint: Checkpoint, wanted: str) -> None:
     """Refuse a task of another kind than the model's head."""
-    name = checkpoint.spec.architecture
-    found = next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), "no head for either kind of task")
+    name, found = checkpoint.spec.architecture, head_of(checkpoint)
     if found != wanted:
         endings = " or ".join(ending for ending, kind in _KINDS.items() if kind == wanted)
         raise BadTask(
