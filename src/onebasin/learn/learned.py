@@ -19,6 +19,7 @@ from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.parallel import own_device, processes
 from onebasin.learn.spaces import streams
+from onebasin.learn.teacher import Teacher, check_labelled
 from onebasin.learn.training import Point, Progress, Run
 from onebasin.match import Matched, Pair
 from onebasin.match.weights import block_weights
@@ -82,6 +83,8 @@ def learn(
     """
     options = options or LearnedMatching()
     check_pair(a, b)
+    if options.loss == "task":
+        check_labelled(task)
     form_a, form_b = same_form(a, b)
     base = _base(start, form_a, folder)
     with processes(torch.device(device)) as world, _precision(options):
@@ -97,11 +100,16 @@ def learn(
             form_a, moved, options, task.kind, dtype=wide, forward_dtype=_forward(options, where),
             tokens=options.batch // world.size * (task.labels.shape[1] if task.labels.ndim > 1 else 1),
         ).to(where)  # fmt: skip
+        teacher = None
+        if options.loss == "agreement":
+            teacher = Teacher(form_a, form_b, task.kind, _forward(options, where)).to(where)
         batches = Batches(data.to(where), options.batch, options.seed, augment=options.augment, world=world)
         about = {"task": task.name, "validation": f"{held.name}, {len(held)} samples"}
         if folder is not None and not world.rank:
             base.save(folder / BASE)
-        run = Run(objective, batches, held.to(where), options, world=world, folder=folder, about=about)
+        run = Run(
+            objective, batches, held.to(where), options, world=world, teacher=teacher, folder=folder, about=about
+        )
         run.train(tick)
         return _result(run, base, form_a, {**about, "processes": world.size})
 

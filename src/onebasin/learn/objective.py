@@ -140,7 +140,8 @@ class Scored(nn.Module):
         if labels is None:
             return logits
         wide = torch.promote_types(logits.dtype, torch.float32)
-        loss = cross_entropy(logits.flatten(0, -2).to(wide), labels.flatten(), ignore_index=IGNORED)
+        target = labels.flatten(0, -2).to(wide) if labels.is_floating_point() else labels.flatten()
+        loss = cross_entropy(logits.flatten(0, -2).to(wide), target, ignore_index=IGNORED)
         if back:
             loss.backward()
             return loss.detach()

@@ -8,6 +8,7 @@ from onebasin.errors import OnebasinError
 
 GROUPS = ("residual", "qk", "ov", "heads", "units", "scale")
 CHOICES = {
+    "loss": ("task", "agreement"),
     "permutations": ("frozen", "straight-through", "soft"),
     "path": ("factor", "circuit"),
     "rotation": ("cayley", "exponential", "polar"),
@@ -37,6 +38,8 @@ class LearnedMatching:
         two_sided: latents for A and for B (P3), reduced to one alignment of B at the end.
         rotation, invertible: the charts of orthogonal and of invertible maps.
     The loss:
+        loss: "task", the cross entropy with the task's labels, or "agreement", with what the end points themselves say,
+            (1−λ) p_A + λ p_B, which needs no labels.
         path: "factor" (stock models) or "circuit" (P1).
         law: where λ, the share of B, is drawn: "middle" uniform on [0.4, 0.6], "half" 0.5, "full" uniform on [0, 1],
             "normal" N(0.5, 0.1) cut off at 0 and 1.
@@ -56,6 +59,7 @@ class LearnedMatching:
     two_sided: bool = False
     rotation: str = "cayley"
     invertible: str = "polar"
+    loss: str = "task"
     path: str = "factor"
     law: str = "middle"
     augment: bool = False

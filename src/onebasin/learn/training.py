@@ -21,6 +21,7 @@ from onebasin.learn.parallel import World
 from onebasin.learn.permuting import Reassignment
 from onebasin.learn.signals import Signals
 from onebasin.learn.state import check_same, load_state, save_state
+from onebasin.learn.teacher import Teacher
 from onebasin.tasks import Task
 
 BATCH = 250  # samples of a validation batch
@@ -64,11 +65,12 @@ class Run:
         options: LearnedMatching,
         *,
         world: World,
+        teacher: Teacher | None = None,
         folder: Path | None = None,
         about: dict[str, Any] | None = None,
     ) -> None:
         self.objective, self.batches, self.validation, self.options = objective, batches, validation, options
-        self.world, self.folder = world, folder
+        self.world, self.teacher, self.folder = world, teacher, folder
         self.about = {"options": options.as_dict(), "processes": world.size, **(about or {})}
         self.learned = objective.learned()
         self.device = self.learned[0].device
@@ -96,7 +98,8 @@ class Run:
         for k in range(options.accumulate):
             n = self.step * options.accumulate + k
             inputs, labels = self.batches(n, self.device)
-            self.total += self.loss(inputs, labels, self.weights[n])
+            target = labels if self.teacher is None else self.teacher(inputs, self.weights[n])
+            self.total += self.loss(inputs, target, self.weights[n])
         gradients = [p.grad for p in self.learned if p.grad is not None]
         if options.accumulate > 1:
             torch._foreach_div_(gradients, options.accumulate)
@@ -169,9 +172,11 @@ class Run:
         model = self.objective.model
         training, total, count = model.training, torch.zeros((), dtype=torch.float64, device=self.device), 0
         model.eval()
-        call = self.objective.at(torch.tensor(weight, dtype=self.objective.dtype, device=self.device))
+        where = torch.tensor(weight, dtype=self.objective.dtype, device=self.device)
+        call = self.objective.at(where)
         for inputs, labels in self.validation.batches(BATCH):
-            total += call(inputs, labels).double() * labels.numel()
+            target = labels if self.teacher is None else self.teacher(inputs, where)
+            total += call(inputs, target).double() * labels.numel()
             count += labels.numel()
         model.train(training)
         return self.world.agreed(float(total) / count, self.device)
