@@ -23,7 +23,7 @@ from onebasin.learn.teacher import Teacher, check_labelled
 from onebasin.learn.training import Point, Progress, Run
 from onebasin.match import Matched, Pair
 from onebasin.match.weights import block_weights
-from onebasin.tasks import Task, training
+from onebasin.tasks import Task, Training, training
 
 BASE = "base"  # the folder of the alignment that a kept run began with
 
@@ -67,7 +67,7 @@ def learn(
     a: Checkpoint,
     b: Checkpoint,
     start: Matched | Alignment | None,
-    task: Task,
+    task: Training,
     validation: Task | int = 1000,
     options: LearnedMatching | None = None,
     *,
@@ -78,8 +78,8 @@ def learn(
     """Refine `start` (None for the identity) by the task loss between `a` and the moved `b`.
 
     `task` is what to learn from; of a text all of it, not only its windows.  `validation` is a task of its own, or how
-    many samples of `task` to hold back.  In `folder` the state is kept; a run that finds one there goes on with it, from
-    the base it began with.
+    many samples of `task` to hold back.  In `folder` the state is kept; a run that finds one there goes on with it,
+    from the base it began with.
     """
     options = options or LearnedMatching()
     check_pair(a, b)
@@ -98,7 +98,7 @@ def learn(
         wide = torch.float64 if options.dtype == "float64" else torch.float32
         objective = Objective(
             form_a, moved, options, task.kind, dtype=wide, forward_dtype=_forward(options, where),
-            tokens=options.batch // world.size * (task.labels.shape[1] if task.labels.ndim > 1 else 1),
+            tokens=options.batch // world.size * data.length,
         ).to(where)  # fmt: skip
         teacher = None
         if options.loss == "agreement":
@@ -107,9 +107,7 @@ def learn(
         about = {"task": task.name, "validation": f"{held.name}, {len(held)} samples"}
         if folder is not None and not world.rank:
             base.save(folder / BASE)
-        run = Run(
-            objective, batches, held.to(where), options, world=world, teacher=teacher, folder=folder, about=about
-        )
+        run = Run(objective, batches, held.to(where), options, world=world, teacher=teacher, folder=folder, about=about)
         run.train(tick)
         return _result(run, base, form_a, {**about, "processes": world.size})
 

@@ -143,9 +143,10 @@ class Run:
     def _record(self, midpoint: float, train_loss: float, seconds: float) -> None:
         """Note a validation; the best midpoint so far keeps its latents."""
         rows = self.options.batch * self.options.accumulate
-        per_row = self.batches.data.length if hasattr(self.batches.data, "length") else 1
         better = not self.history or midpoint < self.history_best()
-        self.history.append(Point(self.step, self.step * rows * per_row, train_loss, midpoint, seconds))
+        self.history.append(
+            Point(self.step, self.step * rows * self.batches.data.length, train_loss, midpoint, seconds)
+        )
         self.stale = 0 if better else self.stale + 1
         if better:
             self.best_step, self.best = self.step, self._latents()

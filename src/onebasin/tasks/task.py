@@ -40,6 +40,11 @@ class Task:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def length(self) -> int:
+        """Labels of a sample: tokens of a window, or 1."""
+        return self.labels[0].numel()
+
     def batches(self, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """The samples in order, `size` at a time; the last batch may be smaller."""
         for start in range(0, len(self), size):
@@ -74,6 +79,7 @@ class Task:
             inputs, labels = self.take(index)
             parts.append(replace(self, inputs=inputs, labels=labels, about={**self.about, "samples": len(index)}))
         return parts[0], parts[1]
+
     def unlabelled(self) -> Task:
         """The same inputs, with every label taken away."""
         return replace(self, labels=self.labels.new_full(self.labels.shape, IGNORED))

@@ -59,9 +59,9 @@ class Windows:
 Training = Task | Windows
 
 
-def training(task: Task) -> Training:
+def training(task: Training) -> Training:
     """What to learn from: the whole text behind a task's windows, or its own samples."""
-    if task.text is None:
+    if isinstance(task, Windows) or task.text is None:
         return task
     return Windows(task.name, task.text, int(task.labels.shape[1]), {**task.about, "samples": "windows from anywhere"})
 
