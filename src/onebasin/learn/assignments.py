@@ -82,7 +82,7 @@ class StraightThrough(Assignment):
     def map(self, parts: Parts) -> Map:
         z = parts["z"]
         hard = one_hot(parts["index"], self.size).to(z.dtype)
-        return self._scaled(hard + z - z.detach(), parts)
+        return self._scaled(hard + (z - z.detach()), parts)
 
     def member(self, parts: Parts) -> Map:
         return self.hardened(parts)

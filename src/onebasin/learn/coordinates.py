@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from onebasin.alignment import Alignment
-from onebasin.learn.assignments import Assignment, StraightThrough
+from onebasin.learn.assignments import StraightThrough
 from onebasin.learn.latents import Latent
 from onebasin.learn.spaces import stacks
 from onebasin.maps import Map
@@ -64,8 +64,7 @@ class Coordinates(nn.Module):
                     name: x.cpu().double() if x.is_floating_point() else x.cpu()
                     for name, x in self.parts(stack.name).items()
                 }
-                harden = hard and isinstance(latent, Assignment)
-                maps |= stack.unstacked(latent.hardened(parts) if harden else latent.member(parts))  # type: ignore[attr-defined]
+                maps |= stack.unstacked(latent.hardened(parts) if hard else latent.member(parts))
         return Alignment(maps, whole.bases)
 
     def factor(self) -> float:

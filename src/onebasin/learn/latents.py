@@ -58,6 +58,10 @@ class Latent(ABC):
         """The same as an ordinary member of the family."""
         return self.map(parts)
 
+    def hardened(self, parts: Parts) -> Map:
+        """The nearest member, where `member` is a relaxation."""
+        return self.member(parts)
+
 
 def rotation(chart: str, z: Tensor) -> Tensor:
     """The orthogonal matrix of Z, (f?, n, n)."""

@@ -15,6 +15,7 @@ from onebasin.aligning import Aligned, check_pair, in_gauge, same_form
 from onebasin.alignment import Alignment, move, transport
 from onebasin.checkpoint import Checkpoint
 from onebasin.learn.batches import Batches
+from onebasin.learn.coordinates import Coordinates
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.parallel import own_device, processes
@@ -114,12 +115,13 @@ def learn(
 
 def _result(run: Run, base: Alignment, form_a: Checkpoint, about: dict[str, Any]) -> Learned:
     """The maps of the best latents; two sides become one: g = g_A⁻¹ g_B gives the same path (P3)."""
-    sides = list(run.objective.sides)
-    correction, hard = (sides[-1].alignment(form_a.spec, hard=hard) for hard in (False, True))  # type: ignore[operator]
-    scale = sides[-1].factor()  # type: ignore[operator]
-    if len(sides) > 1:
-        correction = hard = sides[0].alignment(form_a.spec).inverse().compose(hard)  # type: ignore[operator]
-        scale /= sides[0].factor()  # type: ignore[operator]
+    side_a, side_b = run.objective.sides[0], run.objective.sides[-1]
+    assert isinstance(side_a, Coordinates) and isinstance(side_b, Coordinates)
+    correction, hard = (side_b.alignment(form_a.spec, hard=hard) for hard in (False, True))
+    scale = side_b.factor()
+    if side_a is not side_b:
+        correction = hard = side_a.alignment(form_a.spec).inverse().compose(hard)
+        scale /= side_a.factor()
     total = hard.compose(base)
     return Learned(base, correction, total, scale, tuple(run.history), run.best_step, run.options, about)
 

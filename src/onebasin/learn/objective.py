@@ -155,6 +155,9 @@ def model_of(a: Checkpoint, b: Checkpoint, options: LearnedMatching, dtype: torc
         still = {name: 0.0 for name, x in rates.items() if "drop" in name and isinstance(x, float)}
         a, b = (replace(end, config={**end.config, **still}) for end in (a, b))
     model = circuit_model(a, b, dtype) if options.path == "circuit" else stock_model(a, dtype)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            module.padding_idx = None  # it only keeps the gradient from a row that the maps move like any other
     if options.checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
     return model.train(options.dropout or options.checkpointing)

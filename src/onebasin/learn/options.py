@@ -96,6 +96,10 @@ class LearnedMatching:
         odd = [group for group in self.learn if group not in GROUPS]
         if odd or not self.learn or len(set(self.learn)) < len(self.learn):
             raise _refused("learn", f"some of {', '.join(GROUPS)}, each once", ", ".join(self.learn) or "nothing")
+        if self.two_sided and self.permutations == "soft":
+            raise _refused(
+                "permutations", "frozen or straight-through, for soft ones have no inverse", "soft, two-sided"
+            )
         if self.warmup > 1:
             raise _refused("warmup", "a share of the steps, from 0 to 1", self.warmup)
 

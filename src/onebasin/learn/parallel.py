@@ -52,5 +52,6 @@ def processes(device: torch.device) -> Iterator[World]:
 def own_device(device: torch.device) -> torch.device:
     """The GPU of this process, where several share a machine."""
     if device.type == "cuda" and "LOCAL_RANK" in os.environ:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     return device

@@ -74,6 +74,8 @@ class Run:
         self.about = {"options": options.as_dict(), "processes": world.size, **(about or {})}
         self.learned = objective.learned()
         self.device = self.learned[0].device
+        for p in self.learned:
+            p.grad = torch.zeros_like(p)
         self.weights = draw(options.law, options.steps * options.accumulate, options.seed).to(
             self.device, objective.dtype
         )
@@ -94,12 +96,12 @@ class Run:
         self.permutations.refresh(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = options.lr * rate(self.step, options)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=False)  # gradients keep their place, as CUDA graphs need
         for k in range(options.accumulate):
             n = self.step * options.accumulate + k
             inputs, labels = self.batches(n, self.device)
             target = labels if self.teacher is None else self.teacher(inputs, self.weights[n])
-            self.total += self.loss(inputs, target, self.weights[n])
+            self.total += self.loss(inputs, target, self.weights[n].clone())
         gradients = [p.grad for p in self.learned if p.grad is not None]
         if options.accumulate > 1:
             torch._foreach_div_(gradients, options.accumulate)

@@ -46,7 +46,7 @@ class _Cayley(torch.autograd.Function):
         return 2 * resolvent - eye
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (resolvent,) = ctx.saved_tensors
         return -2 * resolvent.mT @ grad @ resolvent.mT, None
 
@@ -61,7 +61,8 @@ def _resolvent(s: Tensor, eye: Tensor, steps: int) -> Tensor:
     h, x = eye - square, 2 / (2 + bound) * eye
     for _ in range(steps):
         x = x @ (2 * eye - h @ x)
-    return (eye - s) @ x
+    inverse: Tensor = (eye - s) @ x
+    return inverse
 
 
 def expm(x: Tensor, squarings: int = 5, degree: int = 8) -> Tensor:
