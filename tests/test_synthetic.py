@@ -14,7 +14,7 @@ from test_tasks import bert, gpt2, vit
 from onebasin import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.stock import stock_model
-from onebasin.tasks import IGNORED, LANGUAGE, load_task, synthetic
+from onebasin.tasks import IGNORED, LANGUAGE, load_task, synthetic_task
 from onebasin.tasks.synthetic import dead_leaves
 
 
@@ -23,12 +23,12 @@ def test_every_model_reads_what_is_made_for_it(tmp_path: Path, model_type: str, 
     checkpoint = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, 0))
     if name == "ViTModel":  # no head, no task
         with pytest.raises(BadTask):
-            synthetic([checkpoint], samples=3)
+            synthetic_task([checkpoint], samples=3)
         return
-    task = synthetic([checkpoint], samples=3, length=None if model_type == "vit" else 5)
+    task = synthetic_task([checkpoint], samples=3, length=None if model_type == "vit" else 5)
     assert len(task) == 3
     stock_model(checkpoint, torch.float32)(**task.inputs)
-    again = synthetic([checkpoint], samples=3, length=None if model_type == "vit" else 5)
+    again = synthetic_task([checkpoint], samples=3, length=None if model_type == "vit" else 5)
     assert all(again.inputs[key].equal(x) for key, x in task.inputs.items())
 
 
@@ -50,7 +50,7 @@ def certain(folder: Path, step: int) -> Checkpoint:
 
 def test_text_is_sampled_from_each_model_in_equal_shares(tmp_path: Path) -> None:
     models = [certain(tmp_path / "a", 1), certain(tmp_path / "b", 3)]
-    task = synthetic(models, samples=5, length=8)
+    task = synthetic_task(models, samples=5, length=8)
     steps = (task.labels - task.inputs["input_ids"]) % 16
     assert task.kind == LANGUAGE
     assert steps.tolist() == [[1] * 8] * 3 + [[3] * 8] * 2
@@ -63,17 +63,17 @@ def test_sampling_follows_the_whole_distribution_and_leaves_the_random_state_alo
     checkpoint = Checkpoint.open(gpt2(tmp_path / "m", vocabulary=64))
     flat = checkpoint.derive({x: (lambda x=x: torch.zeros_like(checkpoint[x])) for x in checkpoint})
     before = torch.get_rng_state()
-    ids = synthetic([flat], samples=400, length=16).labels
+    ids = synthetic_task([flat], samples=400, length=16).labels
     assert torch.get_rng_state().equal(before)
     expected = ids.numel() / 64
     chi = ((ids.flatten().bincount(minlength=64) - expected) ** 2 / expected).sum()
     assert chi < 63 + 5 * (2 * 63) ** 0.5
-    assert not synthetic([flat], samples=400, length=16, seed=1).labels.equal(ids)
+    assert not synthetic_task([flat], samples=400, length=16, seed=1).labels.equal(ids)
 
 
 def test_words_keep_the_tokens_around_a_text(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(bert(tmp_path / "m"))
-    ids = synthetic([checkpoint], samples=50).inputs["input_ids"]
+    ids = synthetic_task([checkpoint], samples=50).inputs["input_ids"]
     assert set(ids.unique().tolist()) == {2, 3, 4, 5}  # no padding, no unknown word
 
 
@@ -84,10 +84,10 @@ def test_leaves_have_edges_and_flat_regions(tmp_path: Path) -> None:
     assert np.median(jumps) < 0.05 < 0.25 < np.quantile(jumps, 0.98)
     noise = abs(np.diff(np.random.default_rng(0).random(picture.shape), axis=2))
     assert np.median(noise) > 0.25
-    task = synthetic([Checkpoint.open(vit(tmp_path / "m"))], samples=4)
+    task = synthetic_task([Checkpoint.open(vit(tmp_path / "m"))], samples=4)
     assert (task.labels == IGNORED).all()
 
 
 def test_no_inputs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadTask, match="No inputs"):
-        synthetic([Checkpoint.open(gpt2(tmp_path / "m"))], samples=0)
+        synthetic_task([Checkpoint.open(gpt2(tmp_path / "m"))], samples=0)

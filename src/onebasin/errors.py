@@ -70,3 +70,11 @@ class BadRecipe(OnebasinError):
 
 class BadOutput(OnebasinError):
     """The output folder cannot be written."""
+
+
+class Diverged(OnebasinError):
+    """Learning met numbers that are not finite."""
+
+
+class Stopped(OnebasinError):
+    """A signal ended the work; what it had reached is kept."""

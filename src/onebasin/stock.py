@@ -39,12 +39,13 @@ def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> n
 def load_weights(model: nn.Module, checkpoint: Checkpoint, keys: Collection[str] | None = None) -> None:
     """Copy the checkpoint's tensors (those under `keys`, or all) into a stock model, rounding to its dtype."""
     for name, parameter in model.named_parameters():
-        key = _source(checkpoint.spec, name)
+        key = source_key(checkpoint.spec, name)
         if keys is None or key in keys:
             parameter.copy_(checkpoint.tensor(key))
 
 
-def _source(spec: ModelSpec, parameter: str) -> str:
+def source_key(spec: ModelSpec, parameter: str) -> str:
+    """The stored tensor that a parameter of the model comes from."""
     key = spec.table_name(parameter)
     return next((mirror.of for mirror in spec.mirrors if mirror.key == key), key)
 
@@ -53,7 +54,7 @@ def modules_of(model: nn.Module, spec: ModelSpec) -> dict[str, nn.Module]:
     """The module that owns each stored tensor, by table key."""
     found = {}
     for name, _ in model.named_parameters():
-        found[_source(spec, name)] = model.get_submodule(name.rpartition(".")[0])
+        found[source_key(spec, name)] = model.get_submodule(name.rpartition(".")[0])
     return found
 
 

@@ -37,31 +37,39 @@ class CircuitPath(WeightPath):
     def __init__(self, a: Checkpoint, b: Checkpoint) -> None:
         a, b = (canonicalize(end).checkpoint for end in (a, b))
         super().__init__(a, b)
-        _check_families(a.spec, b.spec)
-        _check_no_query_norm(a.spec)
+        check_circuits(a.spec, b.spec)
 
     def _build(self, dtype: torch.dtype) -> nn.Module:
-        _register()
-        model, other = stock_model(self.a, dtype), stock_model(self.b, dtype)
-        owners = [modules_of(m, self.a.spec) for m in (model, other)]
-        names = {module: name for name, module in model.named_modules()}
-        for attention in self.a.spec.attentions:
-            readers, output = _keys(self.a.spec, attention)
-            (inside,) = {names[owners[0][key]].rpartition(".")[0] for key in readers}
-            for key in readers:
-                model.set_submodule(names[owners[0][key]], Halves(owners[0][key], owners[1][key]))
-            join = Joined(owners[0][output], owners[1][output])
-            model.set_submodule(names[owners[0][output]], join)
-            module = model.get_submodule(inside)
-            module.register_forward_pre_hook(_doubled, with_kwargs=True)
-            module.circuit = [join]  # type: ignore[assignment]  # for `_attend`; a list, so that it is no submodule
-        model.set_attn_implementation(IMPLEMENTATION)  # type: ignore[operator]
-        return model
+        return circuit_model(self.a, self.b, dtype)
 
     def _move(self, model: nn.Module, weight: float) -> None:
         for module in model.modules():
             if isinstance(module, Joined):
-                module.weight = weight
+                module.share.fill_(weight)
+
+
+def circuit_model(a: Checkpoint, b: Checkpoint, dtype: torch.dtype) -> nn.Module:
+    """The model between two canonical forms: maps around attention in halves `a` and `b`, all else A's own.
+
+    What depends on λ is left to the caller: the buffers `share` of the `Joined`, and the tensors outside attention.
+    """
+    check_circuits(a.spec, b.spec)
+    _register()
+    model, other = stock_model(a, dtype), stock_model(b, dtype)
+    owners = [modules_of(m, a.spec) for m in (model, other)]
+    names = {module: name for name, module in model.named_modules()}
+    for attention in a.spec.attentions:
+        readers, output = _keys(a.spec, attention)
+        (inside,) = {names[owners[0][key]].rpartition(".")[0] for key in readers}
+        for key in readers:
+            model.set_submodule(names[owners[0][key]], Halves(owners[0][key], owners[1][key]))
+        join = Joined(owners[0][output], owners[1][output])
+        model.set_submodule(names[owners[0][output]], join)
+        module = model.get_submodule(inside)
+        module.register_forward_pre_hook(_doubled, with_kwargs=True)
+        module.circuit = [join]  # type: ignore[assignment]  # for `_attend`; a list, so that it is no submodule
+    model.set_attn_implementation(IMPLEMENTATION)  # type: ignore[operator]
+    return model
 
 
 class Halves(nn.Module):
@@ -79,11 +87,17 @@ class Halves(nn.Module):
 class Joined(Halves):
     """[x, y] ↦ (1−λ) A x + λ B y: the batch has its own size again."""
 
-    weight = 0.0
+    share: Tensor
+
+    def __init__(self, a: nn.Module, b: nn.Module) -> None:
+        super().__init__(a, b)
+        self.register_buffer("share", torch.zeros((), dtype=torch.float64), persistent=False)  # λ
 
     def forward(self, x: Tensor) -> Tensor:
         first, second = x.chunk(2)
-        return torch.lerp(self.a(first), self.b(second), self.weight)
+        y, z = self.a(first), self.b(second)
+        between: Tensor = y + self.share * (z - y)
+        return between
 
 
 def _doubled(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -97,8 +111,8 @@ def _attend(
 ) -> tuple[Tensor, None]:
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    weight = module.circuit[0].weight  # type: ignore[union-attr, index]
-    share = [(1 - weight) ** 0.5, weight**0.5]
+    weight = module.circuit[0].share  # type: ignore[union-attr, index]
+    share = [(1 - weight).sqrt(), weight.sqrt()]
     settings["scaling"] = settings.get("scaling") or query.shape[-1] ** -0.5
     wide_query, wide_key = (
         torch.cat([s * x for s, x in zip(share, t.chunk(2), strict=True)], -1) for t in (query, key)
@@ -124,6 +138,12 @@ def _keys(spec: ModelSpec, attention: Attention) -> tuple[list[str], str]:
 
     readers = (*attention.queries, *attention.keys, attention.value)
     return list(dict.fromkeys(key(linear) for linear in readers)), key(attention.output)
+
+
+def check_circuits(a: ModelSpec, b: ModelSpec) -> None:
+    """The two forms have the same symmetries, and circuits at all."""
+    _check_families(a, b)
+    _check_no_query_norm(a)
 
 
 def _check_families(a: ModelSpec, b: ModelSpec) -> None:

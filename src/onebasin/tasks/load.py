@@ -9,7 +9,7 @@ from onebasin.errors import BadTask
 from onebasin.tasks.builtin import builtin
 from onebasin.tasks.hub import hub_dataset
 from onebasin.tasks.image_files import image_files
-from onebasin.tasks.synthetic import synthetic
+from onebasin.tasks.synthetic import synthetic_task
 from onebasin.tasks.task import Task
 from onebasin.tasks.text import labelled_file, text_file
 
@@ -29,7 +29,7 @@ def load_task(
     and 1,024 tokens.  The forms are `FORMS`; `Task.about` says what was taken.
     """
     if text == "synthetic":
-        return synthetic([checkpoint, *others], samples=samples, length=length)
+        return synthetic_task([checkpoint, *others], samples=samples, length=length)
     kind, _, rest = text.partition(":")
     match kind if rest else "":
         case "images":

@@ -32,7 +32,7 @@ LEAVES = 30  # shapes in a picture
 LONGEST = 256  # tokens of a window where no length is asked for, at most
 
 
-def synthetic(
+def synthetic_task(
     models: Sequence[Checkpoint], *, samples: int | None = None, length: int | None = None, seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Task:  # fmt: skip

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.errors import BadTask
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Generator, Tensor, device
 
 CLASSIFICATION, LANGUAGE = "classification", "language"
 IGNORED = -100  # a label that is not counted
@@ -25,22 +25,60 @@ _KINDS = {  # what the end of a model's class name says about its head
 
 @dataclass(frozen=True)
 class Task:
-    """N samples: `inputs` stacked by name, `labels` (N,) classes or (N, T) next tokens; `about` says what they are."""
+    """N samples: `inputs` stacked by name, `labels` (N,) classes or (N, T) next tokens; `about` says what they are.
+
+    `text` holds all token ids of the text that windows were taken from.
+    """
 
     name: str
     kind: str
     inputs: Mapping[str, Tensor]
     labels: Tensor
     about: Mapping[str, Any]
+    text: Tensor | None = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def length(self) -> int:
+        """Labels of a sample: tokens of a window, or 1."""
+        return self.labels[0].numel()
 
     def batches(self, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """The samples in order, `size` at a time; the last batch may be smaller."""
         for start in range(0, len(self), size):
             part = slice(start, start + size)
             yield {name: x[part] for name, x in self.inputs.items()}, self.labels[part]
+
+    def take(self, index: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """The samples with these numbers, as one batch."""
+        return {name: x[index] for name, x in self.inputs.items()}, self.labels[index]
+
+    def order(self, generator: Generator) -> Tensor:
+        """All samples once, shuffled: what `take` is to be given in one epoch."""
+        import torch
+
+        return torch.randperm(len(self), generator=generator)
+
+    def to(self, device: device | str) -> Task:
+        """The same samples on a device."""
+        inputs = {name: x.to(device) for name, x in self.inputs.items()}
+        return replace(self, inputs=inputs, labels=self.labels.to(device))
+
+    def split(self, n: int) -> tuple[Task, Task]:
+        """(the others, n evenly spaced samples): one part to learn from and one to hold back."""
+        import torch
+
+        if not 0 < n < len(self):
+            raise too_few(n, len(self) - 1, self.name)
+        held = torch.arange(n) * (len(self) // n)
+        rest = torch.ones(len(self), dtype=torch.bool).index_fill(0, held, False).nonzero().squeeze(1)
+        parts = []
+        for index in (rest, held):
+            inputs, labels = self.take(index)
+            parts.append(replace(self, inputs=inputs, labels=labels, about={**self.about, "samples": len(index)}))
+        return parts[0], parts[1]
 
     def unlabelled(self) -> Task:
         """The same inputs, with every label taken away."""

@@ -39,7 +39,7 @@ def language_task(
     starts = torch.arange(count) * (room // count)
     windows = ids[starts[:, None] + torch.arange(size + 1)]
     full = {**about, "tokens": kind, "samples": count, "length": size}
-    return Task(name, LANGUAGE, {"input_ids": windows[:, :-1].contiguous()}, windows[:, 1:].contiguous(), full)
+    return Task(name, LANGUAGE, {"input_ids": windows[:, :-1].contiguous()}, windows[:, 1:].contiguous(), full, ids)
 
 
 def text_file(text: str, checkpoint: Checkpoint, *, samples: int | None, length: int | None) -> Task:

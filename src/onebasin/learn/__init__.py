@@ -1,0 +1,8 @@
+"""Learned matching: the task loss along the path refines the maps that matching found."""
+
+from onebasin.learn.analysis import analyse
+from onebasin.learn.learned import Learned, aligned, learn
+from onebasin.learn.options import LearnedMatching
+from onebasin.learn.training import Point, Progress
+
+__all__ = ["Learned", "LearnedMatching", "Point", "Progress", "aligned", "analyse", "learn"]

@@ -1,0 +1,48 @@
+"""What learning changed (P1, section 6): eigen-angles of the corrections, assignments that changed, displacements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from onebasin.families import ORTHOGONAL
+from onebasin.learn.learned import Learned
+from onebasin.linalg import assign
+from onebasin.maps import DoublyStochastic, Map
+from onebasin.maps.indexed import Indexed
+
+
+def analyse(learned: Learned) -> dict[str, dict[str, Any]]:
+    """For every space that moved: how far, and in what way; plain data."""
+    correction = learned.correction.maps
+    return {name: _about(g) for name, g in correction.items() if g.distance() > 0}
+
+
+def _about(g: Map) -> dict[str, Any]:
+    about: dict[str, Any] = {"family": g.family.name, "displacement": g.distance()}
+    if isinstance(g, Indexed):
+        index, scale = g.tensors()["index"], g.tensors()["scale"]
+        about["assignments_changed"] = f"{int((index != torch.arange(index.shape[-1])).sum())} of {index.numel()}"
+        about["log_scale_spread"] = float(scale.abs().log().std(correction=0))
+    elif g.family <= ORTHOGONAL:
+        about["eigen_angles"] = _summary(eigen_angles(g.dense()))
+    elif isinstance(g, DoublyStochastic):
+        hard = one_hot(assign(g.matrix), g.source)
+        about["distance_from_a_permutation"] = float((g.matrix - hard).norm() / hard.sum().sqrt())
+    else:
+        about["log_singular_values"] = _summary(torch.linalg.svdvals(g.dense()).log())
+    return about
+
+
+def eigen_angles(q: Tensor) -> Tensor:
+    """θ of the eigenvalues e^{±iθ} of a rotation (..., n, n), from 0 to π: how far each plane turns."""
+    return torch.linalg.eigvals(q).angle().abs().flatten()
+
+
+def _summary(values: Tensor) -> dict[str, float]:
+    shares = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0], dtype=values.dtype)
+    names = ("least", "quarter", "median", "three_quarters", "largest")
+    return dict(zip(names, values.flatten().quantile(shares).tolist(), strict=True))

@@ -1,0 +1,170 @@
+"""Latents: free coordinates of each family around the identity.
+
+A latent is what an optimiser may add anything to.  `map` turns it into a map of its family; zero gives the identity
+exactly, with finite gradients.  Learning starts at a base map g₀ by acting on a model that g₀ has moved already, so the
+learned map is  g = map(latents) ∘ g₀.  Permutations are in `assignments`.
+
+Shapes: (f?, n, n) or (f?, k), with the leading axis only where the map is fibred.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onebasin import families as fam
+from onebasin.families import Family, Rep
+from onebasin.learn.options import LearnedMatching
+from onebasin.linalg import cayley, centred, expm, newton_schulz, skew
+from onebasin.maps import Invertible, Map, Orthogonal, map_of
+from onebasin.maps.monomial import MonomialGroup
+from onebasin.maps.rotary import Rotary
+
+NEWTON_STEPS = 10  # on a GPU, where they cost less than a factorisation
+
+Parts = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Latent(ABC):
+    """Coordinates of `family` on R^size, `fibres` of them or (None) one."""
+
+    family: Family
+    size: int
+    fibres: int | None
+    options: LearnedMatching
+
+    @property
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each part of the latent, without fibres."""
+
+    def start(self) -> dict[str, Tensor]:
+        """The latents to begin with; integers among them are state, not learned."""
+        return {name: torch.zeros(self._front(shape)) for name, shape in self.shapes.items()}
+
+    def _front(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return shape if self.fibres is None else (self.fibres, *shape)
+
+    @abstractmethod
+    def map(self, parts: Parts) -> Map:
+        """The map of these latents, differentiably; it may carry more than a member of the family has to."""
+
+    def member(self, parts: Parts) -> Map:
+        """The same as an ordinary member of the family."""
+        return self.map(parts)
+
+    def hardened(self, parts: Parts) -> Map:
+        """The nearest member, where `member` is a relaxation."""
+        return self.member(parts)
+
+
+def rotation(chart: str, z: Tensor) -> Tensor:
+    """The orthogonal matrix of Z, (f?, n, n)."""
+    if chart == "cayley":
+        return cayley(skew(z), NEWTON_STEPS if z.is_cuda else None)
+    if chart == "exponential":
+        return expm(skew(z))
+    return newton_schulz(torch.eye(z.shape[-1], dtype=z.dtype, device=z.device) + z)
+
+
+@dataclass(frozen=True)
+class Rotation(Latent):
+    """Orthogonal maps.  Where they must fix 1, rows and columns of Z are centred: then every chart does."""
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"z": (self.size, self.size)}
+
+    def map(self, parts: Parts) -> Map:
+        z = centred(parts["z"]) if self.family == fam.ORTHOGONAL_ONES else parts["z"]
+        kind = map_of(self.family)
+        assert issubclass(kind, Orthogonal)
+        return kind(rotation(self.options.rotation, z))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WithInverse(Invertible):
+    """An invertible map that carries g⁻ᵀ, so that acting on covectors needs no inverse."""
+
+    contragredient: Tensor
+
+    def dense(self, rep: Rep = Rep.VEC) -> Tensor:
+        """g as vector, the g⁻ᵀ it carries as covector."""
+        return self.contragredient if rep is Rep.COV else super().dense(rep)
+
+
+@dataclass(frozen=True)
+class Gauge(Latent):
+    """Invertible maps: "polar", g = R exp(H) with the rotation R and the symmetric H from one Z; or "plain", I + Z.
+
+    g⁻ᵀ = R exp(−H).  The polar chart stays invertible wherever the latents go; the plain one need not.
+    """
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"z": (self.size, self.size)}
+
+    def map(self, parts: Parts) -> Map:
+        z = parts["z"]
+        if self.options.invertible == "plain":
+            matrix = torch.eye(self.size, dtype=z.dtype, device=z.device) + z
+            return WithInverse(matrix, torch.linalg.inv_ex(matrix).inverse.mT)
+        turn, symmetric = rotation("cayley", z), (z + z.mT) / 2
+        return WithInverse(turn @ expm(symmetric), turn @ expm(-symmetric))
+
+    def member(self, parts: Parts) -> Map:
+        return Invertible(self.map(parts).dense())
+
+
+@dataclass(frozen=True)
+class Complex(Latent):
+    """One complex number exp(s + iθ) per frequency pair, without s where only rotations are allowed."""
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        pairs = (self.size // 2,)
+        return {"angle": pairs} if self.family == fam.PAIR_ROTATION else {"angle": pairs, "modulus": pairs}
+
+    def map(self, parts: Parts) -> Map:
+        angle = parts["angle"]
+        modulus = parts["modulus"].exp() if "modulus" in parts else torch.ones_like(angle)
+        kind = map_of(self.family)
+        assert issubclass(kind, Rotary)
+        return kind(modulus * angle.cos(), modulus * angle.sin())
+
+
+@dataclass(frozen=True)
+class Scaling(Latent):
+    """Positive factors exp(s): the scales of a base map change in size; its signs and its permutation stay."""
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        kind = map_of(self.family)
+        assert issubclass(kind, MonomialGroup)
+        return {"scale": (kind.free(self.size),)}
+
+    def map(self, parts: Parts) -> Map:
+        free = parts["scale"].exp()
+        index = torch.arange(self.size, device=free.device).expand(self._front((self.size,)))
+        kind = map_of(self.family)
+        assert issubclass(kind, MonomialGroup)
+        return kind(index, free.tile(self.size // free.shape[-1]))
+
+
+LATENTS: dict[Family, type[Latent]] = {  # the other families are finite: signs and permutations
+    fam.INVERTIBLE: Gauge,
+    fam.ORTHOGONAL: Rotation,
+    fam.ORTHOGONAL_ONES: Rotation,
+    fam.ROTARY: Complex,
+    fam.PAIR_ROTATION: Complex,
+    fam.MONOMIAL: Scaling,
+    fam.SCALED_PERMUTATION: Scaling,
+    fam.SIGNED_SCALING: Scaling,
+    fam.POSITIVE_SCALING: Scaling,
+    fam.PAIR_SCALING: Scaling,
+}

@@ -1,0 +1,183 @@
+"""The objective: the task loss of the model at λ between A and the moved B, as a function of the latents.
+
+    θ(λ) = (1−λ) g_A θ_A + λ g_B θ_B        loss(latents) = E over λ and batches of  CE(f_θ(λ)(x), y)
+
+A's and B's weights are frozen; g_A is the identity unless both sides learn (P3).  The model is A's stock class, called
+with θ(λ) as its parameters, so nothing here knows what it computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from onebasin.checkpoint import Checkpoint, transformers_config
+from onebasin.landscape.circuit import Halves, Joined, circuit_model
+from onebasin.learn.coordinates import Coordinates
+from onebasin.learn.options import LearnedMatching
+from onebasin.learn.spaces import chosen
+from onebasin.learn.weights import Maps, Weights, groups
+from onebasin.spec import ModelSpec
+from onebasin.stock import source_key, stock_model
+from onebasin.tasks import IGNORED, LANGUAGE
+
+Inputs = Mapping[str, Tensor]
+Moves = tuple[Maps, Tensor | None]
+
+
+class Objective(nn.Module):
+    """θ(λ) and its loss, between canonical forms `a` and `b` (moved by the base already)."""
+
+    def __init__(
+        self,
+        a: Checkpoint,
+        b: Checkpoint,
+        options: LearnedMatching,
+        kind: str,
+        *,
+        dtype: torch.dtype = torch.float32,
+        forward_dtype: torch.dtype | None = None,
+        tokens: int = 0,
+    ) -> None:
+        """`tokens` is how many of them a batch has: smaller vocabularies are rotated as tables, larger after lookup."""
+        super().__init__()
+        self.kind, self.dtype = kind, dtype
+        scaled = "scale" in options.learn
+        latents = chosen(a.spec, options)
+        found = groups(a.spec, latents, scaled=scaled)
+        self.sides = nn.ModuleList(
+            Coordinates(latents, scaled=scaled, dtype=dtype) for _ in range(2 if options.two_sided else 1)
+        )
+        self.a = Weights(a, found, dtype, frozen=not options.two_sided)
+        self.b = Weights(b, found, dtype)
+        self.scored = Scored(model_of(a, b, options, dtype).requires_grad_(False), forward_dtype)
+        self.shares = [f"{name}.share" for name, x in self.model.named_modules() if isinstance(x, Joined)]
+        self.places = places(self.model, a.spec, self.b)
+        self.looked_up = self._looked_up(tokens) if kind == LANGUAGE else None
+
+    @property
+    def model(self) -> nn.Module:
+        return self.scored.model
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """Those of B."""
+        side = self.sides[-1]
+        assert isinstance(side, Coordinates)
+        return side
+
+    def learned(self) -> list[nn.Parameter]:
+        return list(self.sides.parameters())
+
+    def _looked_up(self, tokens: int) -> str | None:
+        """The parameter that holds the token embeddings, if it is cheaper to look tokens up first."""
+        table = self.model.get_input_embeddings().weight  # type: ignore[operator]
+        name = next(name for name, p in self.model.named_parameters() if p is table)
+        _, group, _ = self.places[name]
+        return name if len(table) > tokens > 0 and self.b.by_rows(group) else None
+
+    def moves(self) -> tuple[Moves, Moves]:
+        """What moves A (nothing, unless both sides learn), and what moves B."""
+        found = [side() for side in self.sides]
+        return found[0] if len(found) > 1 else ({}, None), found[-1]
+
+    def theta(self, weight: Tensor, moves: tuple[Moves, Moves] | None = None) -> dict[str, Tensor]:
+        """θ(λ) by the model's own parameter names, with what else of the model depends on λ."""
+        move_a, move_b = moves or self.moves()
+        skip = {self.places[self.looked_up][1]} if self.looked_up else set()
+        a, b = self.a(*move_a, skip), self.b(*move_b, skip)
+        rows = {
+            "a": {i: x.unbind(0) for i, x in a.items()},
+            "b": {i: x.unbind(0) for i, x in b.items()},
+            "between": {i: torch.lerp(x, b[i], weight).unbind(0) for i, x in a.items()},
+        }
+        named = {name: rows[end][i][row] for name, (end, i, row) in self.places.items() if name != self.looked_up}
+        return {**named, **dict.fromkeys(self.shares, weight)}
+
+    def at(self, weight: Tensor) -> Callable[..., Tensor]:
+        """The model at λ as a function: (inputs) to logits, or (inputs, labels) to the mean cross entropy.
+
+        With `back` the gradients are taken before the parameters stop being θ(λ), as recomputed activations need.
+        """
+        moves = self.moves()
+        theta = {f"model.{name}": x for name, x in self.theta(weight, moves).items()}
+
+        def call(inputs: Inputs, labels: Tensor | None = None, *, back: bool = False) -> Tensor:
+            given: dict[str, Any] = dict(inputs)
+            if self.looked_up:
+                table, ids = self.places[self.looked_up][1], given.pop("input_ids")
+                start, end = self.a.rows(table, ids, *moves[0]), self.b.rows(table, ids, *moves[1])
+                given["inputs_embeds"] = torch.lerp(start, end, weight)
+            if self.kind == LANGUAGE:
+                given["use_cache"] = False
+            result: Tensor = functional_call(self.scored, theta, (given, labels, back))
+            return result
+
+        return call
+
+    def forward(self, inputs: Inputs, labels: Tensor, weight: Tensor, back: bool = False) -> Tensor:
+        """The loss at λ = `weight`, a number on the device."""
+        return self.at(weight)(inputs, labels, back=back)
+
+
+class Scored(nn.Module):
+    """A model and its loss in one call."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype | None) -> None:
+        super().__init__()
+        self.model, self.dtype = model, dtype
+
+    def forward(self, given: dict[str, Any], labels: Tensor | None, back: bool) -> Tensor:
+        device = next(x.device.type for x in given.values() if isinstance(x, Tensor))
+        with torch.autocast(device, self.dtype or torch.bfloat16, enabled=self.dtype is not None):
+            logits: Tensor = self.model(**given).logits
+        if labels is None:
+            return logits
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        target = labels.flatten(0, -2).to(wide) if labels.is_floating_point() else labels.flatten()
+        loss = cross_entropy(logits.flatten(0, -2).to(wide), target, ignore_index=IGNORED)
+        if back:
+            loss.backward()
+            return loss.detach()
+        return loss
+
+
+def model_of(a: Checkpoint, b: Checkpoint, options: LearnedMatching, dtype: torch.dtype) -> nn.Module:
+    """The module to call: stock, or with circuits; in training mode only where something depends on that."""
+    if not options.dropout:
+        rates = transformers_config(a.config).to_dict()
+        still = {name: 0.0 for name, x in rates.items() if "drop" in name and isinstance(x, float)}
+        a, b = (replace(end, config={**end.config, **still}) for end in (a, b))
+    model = circuit_model(a, b, dtype) if options.path == "circuit" else stock_model(a, dtype)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            module.padding_idx = None  # it only keeps the gradient from a row that the maps move like any other
+    if options.checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+    return model.train(options.dropout or options.checkpointing)
+
+
+def places(model: nn.Module, spec: ModelSpec, weights: Weights) -> dict[str, tuple[str, int, int]]:
+    """Where each parameter comes from: one end or between them, which group, which row of it."""
+    row = {key: (i, j) for i, group in enumerate(weights.groups) for j, key in enumerate(group.keys)}
+    halves = [name for name, module in model.named_modules() if isinstance(module, Halves)]
+    found = {}
+    for name, _ in model.named_parameters():
+        stock, end = _without_half(name, halves)
+        found[name] = (end, *row[source_key(spec, stock)])
+    return found
+
+
+def _without_half(name: str, halves: list[str]) -> tuple[str, str]:
+    """(the stock name, the end it belongs to) of a parameter."""
+    for module in halves:
+        if name.startswith(f"{module}."):
+            end, _, rest = name.removeprefix(f"{module}.").partition(".")
+            return f"{module}.{rest}", end
+    return name, "between"

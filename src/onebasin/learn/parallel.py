@@ -1,0 +1,57 @@
+"""Data parallel runs under `torchrun`: every process holds all latents, and their gradients are averaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed
+
+
+@dataclass(frozen=True)
+class World:
+    """How many processes there are, and which this is; one alone unless torch's process group says otherwise."""
+
+    size: int = 1
+    rank: int = 0
+
+    def average(self, gradients: Iterable[Tensor]) -> None:
+        """The mean over all processes, in place."""
+        if self.size > 1:
+            for gradient in gradients:
+                distributed.all_reduce(gradient)
+                gradient /= self.size
+
+    def agreed(self, value: float, device: torch.device) -> float:
+        """The value of the first process, so that all decide alike."""
+        if self.size == 1:
+            return value
+        shared = torch.tensor(value, dtype=torch.float64, device=device)
+        distributed.broadcast(shared, 0)
+        return float(shared)
+
+
+@contextmanager
+def processes(device: torch.device) -> Iterator[World]:
+    """The world that `torchrun` made, entered if nobody has; else this process alone."""
+    if distributed.is_available() and distributed.is_initialized():
+        yield World(distributed.get_world_size(), distributed.get_rank())
+    elif int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        try:
+            yield World(distributed.get_world_size(), distributed.get_rank())
+        finally:
+            distributed.destroy_process_group()
+    else:
+        yield World()
+
+
+def own_device(device: torch.device) -> torch.device:
+    """The GPU of this process, where several share a machine."""
+    if device.type == "cuda" and "LOCAL_RANK" in os.environ:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    return device

@@ -1,0 +1,62 @@
+"""What a model on the path should say: the task's labels, or what the end points say themselves.
+
+Without labels the end points are the teachers.  At λ the target is the mixture
+
+    p(x) = (1−λ) softmax f_A(x) + λ softmax f_B(x)
+
+and its cross entropy is least where the model between agrees with both.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from onebasin.checkpoint import Checkpoint
+from onebasin.errors import BadTask
+from onebasin.stock import stock_model
+from onebasin.tasks import IGNORED, LANGUAGE, Task, Training
+
+
+class Teacher(nn.Module):
+    """The end points, frozen."""
+
+    def __init__(self, a: Checkpoint, b: Checkpoint, kind: str, forward_dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.a, self.b = (stock_model(end, torch.float32).requires_grad_(False) for end in (a, b))
+        self.extra = {"use_cache": False} if kind == LANGUAGE else {}
+        self.dtype = forward_dtype
+
+    @torch.no_grad()
+    def forward(self, inputs: dict[str, Tensor], weight: Tensor) -> Tensor:
+        """The mixture at λ, like the logits with probabilities in their place."""
+        device = next(iter(inputs.values())).device.type
+        with torch.autocast(device, self.dtype or torch.bfloat16, enabled=self.dtype is not None):
+            said = [end(**inputs, **self.extra).logits for end in (self.a, self.b)]
+        a, b = (logits.float().softmax(-1) for logits in said)
+        return torch.lerp(a, b, weight.float())
+
+
+def check_labelled(task: Training) -> None:
+    """A task loss needs labels."""
+    if isinstance(task, Task) and bool((task.labels == IGNORED).all()):
+        raise BadTask(
+            "The task has no labels to learn from",
+            expected="labelled samples",
+            found=task.name,
+            next_step="learn by agreement (loss: agreement), which needs none, or give a labelled task",
+        )
+
+
+@torch.no_grad()
+def mean_loss(model: nn.Module, task: Task, teacher: Teacher | None, device: torch.device, batch: int = 50) -> float:
+    """Cross entropy of a model half-way with the labels, or with what the teacher says."""
+    total, count, half = 0.0, 0, torch.tensor(0.5, device=device)
+    extra = {"use_cache": False} if task.kind == LANGUAGE else {}
+    for inputs, labels in task.to(device).batches(batch):
+        logits = model(**inputs, **extra).logits.flatten(0, -2)
+        target = labels.flatten() if teacher is None else teacher(inputs, half).flatten(0, -2)
+        total += float(cross_entropy(logits, target, ignore_index=IGNORED)) * len(logits)
+        count += len(logits)
+    return total / count

@@ -1,0 +1,178 @@
+"""The frozen weights of one model, stacked over layers, and what the learned maps make of them.
+
+Tensors that play the same role in different layers lie in one tensor (L, ...), so that a step takes one product per
+role and learned axis.  The axis of the residual stream is moved first, while its operand is still frozen: then going
+back costs one product, for the map alone.  Inside a head comes before the heads, as in `alignment.move`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from onebasin.checkpoint import Checkpoint
+from onebasin.families import Rep
+from onebasin.learn.spaces import Stack, role, stacks, streams
+from onebasin.maps import Map
+from onebasin.spec import Leaf, ModelSpec
+from onebasin.spec.leaves import View, letters
+
+Maps = Mapping[str, Map]
+
+
+@dataclass(frozen=True)
+class Action:
+    """The map of `stack` acts on axis `dim` of a stacked leaf; its fibres are over the layers and axis `base`."""
+
+    stack: Stack
+    dim: int
+    rep: Rep
+    base: int | None
+
+    def __call__(self, g: Map, x: Tensor, spaces: tuple[str, ...]) -> Tensor:
+        """Act on `x` (L, ...), whose layers have these spaces."""
+        if self.stack.fibres is None:
+            return g.act(x, self.dim, self.rep)
+        if spaces != self.stack.spaces:
+            g = g.take(self.stack.fibres_of(spaces))
+        if self.base is None:
+            return g.act(x, self.dim, self.rep, base_dim=0)
+        flat = x.movedim(self.base, 1).flatten(0, 1)  # layers and heads are one axis
+        moved = g.act(flat, self.dim - (self.dim > self.base), self.rep, base_dim=0)
+        apart: Tensor = moved.unflatten(0, (x.shape[0], -1))
+        return apart.movedim(1, self.base)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One leaf of a stored tensor, the same in every layer: where it lies in the view, and what acts on it."""
+
+    leaves: tuple[str, ...]
+    index: tuple[int | slice, ...]
+    actions: tuple[tuple[Action, tuple[str, ...]], ...]
+    writes: bool  # to a stream that is scaled
+
+    @property
+    def moves(self) -> bool:
+        return bool(self.actions) or self.writes
+
+
+@dataclass(frozen=True)
+class Group:
+    """Stored tensors of one role, `keys[i]` in layer i; their parts lie in a view `sizes`, `order` brings it back."""
+
+    keys: tuple[str, ...]
+    parts: tuple[Part, ...]
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, keys: list[str], view: View, parts: Iterable[Part]) -> Group:
+        order = tuple(view.order.index(x) for x in letters(view.stored))
+        return cls(tuple(keys), tuple(parts), tuple(size for _, size in view.sizes), order, view.shape)
+
+    def stored(self, parts: list[Tensor]) -> Tensor:
+        """The stored tensors (L, ...), from the parts (L, ...) of their view."""
+        whole = parts[0]
+        if len(parts) > 1:
+            whole = whole.new_empty([len(self.keys), *self.sizes])
+            for part, tensor in zip(self.parts, parts, strict=True):
+                whole[(slice(None), *part.index)] = tensor
+        back = [0, *[1 + dim for dim in self.order]]
+        return whole.permute(back).reshape([len(self.keys), *self.shape])
+
+
+def groups(spec: ModelSpec, learned: Iterable[str], *, scaled: bool = False) -> list[Group]:
+    """Every stored tensor of the table, by role; only the stacks named in `learned` act."""
+    by_space = {space: stack for stack in stacks(spec) for space in stack.spaces if stack.name in set(learned)}
+    written = {leaf.name for space in streams(spec) for leaf in spec.writers(space)} if scaled else set()
+    leaves: dict[str, list[Leaf]] = defaultdict(list)
+    for leaf in spec.leaves.values():
+        leaves[leaf.key].append(leaf)
+    alike = defaultdict(list)
+    for key, parts in leaves.items():
+        signature = tuple((leaf.index, tuple(_actions(spec, leaf, by_space)), leaf.name in written) for leaf in parts)
+        alike[role(key), parts[0].view, str(signature)].append(key)
+    found = []
+    for (_, view, _), keys in alike.items():
+        columns = zip(*(leaves[key] for key in keys), strict=True)
+        found.append(Group.of(keys, view, (_part(spec, column, by_space, written) for column in columns)))
+    return found
+
+
+def _actions(spec: ModelSpec, leaf: Leaf, by_space: Mapping[str, Stack]) -> list[Action]:
+    where = {axis.space: dim for dim, axis in leaf.spaces()}
+    bases = {space.base for space in spec.spaces.values()}
+
+    def turn(space: str) -> int:
+        return 2 if space in bases else int(spec.spaces[space].base is not None)
+
+    placed = sorted((turn(axis.space), dim, axis) for dim, axis in leaf.spaces() if axis.space in by_space)
+    actions = []
+    for _, dim, axis in placed:
+        base = spec.spaces[axis.space].base
+        actions.append(Action(by_space[axis.space], dim + 1, axis.rep, None if base is None else where[base] + 1))
+    return actions
+
+
+def _part(spec: ModelSpec, leaves: Sequence[Leaf], by_space: Mapping[str, Stack], written: set[str]) -> Part:
+    actions = []
+    for action in _actions(spec, leaves[0], by_space):
+        spaces = tuple(_space(leaf, action.dim - 1) for leaf in leaves)
+        actions.append((action, spaces))
+    return Part(tuple(x.name for x in leaves), leaves[0].index, tuple(actions), leaves[0].name in written)
+
+
+def _space(leaf: Leaf, dim: int) -> str:
+    return dict(leaf.spaces())[dim].space
+
+
+class Weights(nn.Module):
+    """One model's tensors in groups.  What no learned map touches, or all if `frozen`, is put together once."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, groups: list[Group], dtype: torch.dtype, *, frozen: bool = False
+    ) -> None:
+        super().__init__()
+        self.groups = groups
+        self.still = [frozen or not any(part.moves for part in group.parts) for group in groups]
+        for i, group in enumerate(groups):
+            parts = [torch.stack([checkpoint[leaf] for leaf in part.leaves]).to(dtype) for part in group.parts]
+            for j, tensor in enumerate([group.stored(parts)] if self.still[i] else parts):
+                self.register_buffer(f"_{i}_{j}", tensor.contiguous())
+
+    def forward(self, maps: Maps, scale: Tensor | None = None, skip: Collection[int] = ()) -> dict[int, Tensor]:
+        """The stored tensors (L, ...) of every group under the learned maps, writers of streams times `scale`."""
+        return {i: self._moved(i, maps, scale) for i in range(len(self.groups)) if i not in skip}
+
+    def _moved(self, i: int, maps: Maps, scale: Tensor | None) -> Tensor:
+        if self.still[i]:
+            return self.get_buffer(f"_{i}_0")
+        parts = []
+        for j, part in enumerate(self.groups[i].parts):
+            x = self.get_buffer(f"_{i}_{j}")
+            for action, spaces in part.actions:
+                x = action(maps[action.stack.name], x, spaces)
+            parts.append(x * scale if part.writes and scale is not None else x)
+        return self.groups[i].stored(parts)
+
+    def by_rows(self, i: int) -> bool:
+        """Whether group i is one table whose rows move one by one: rows can be taken first and moved after."""
+        (part, *others), keys = self.groups[i].parts, self.groups[i].keys
+        single = not others and len(keys) == 1 and len(self.groups[i].sizes) == 2
+        return single and all(action.dim == 2 and action.stack.fibres is None for action, _ in part.actions)
+
+    def rows(self, i: int, index: Tensor, maps: Maps, scale: Tensor | None) -> Tensor:
+        """The rows `index` of table i, moved."""
+        (part,) = self.groups[i].parts
+        x = self.get_buffer(f"_{i}_0")[0][index]
+        if self.still[i]:
+            return x
+        for action, _ in part.actions:
+            x = maps[action.stack.name].act(x, -1, action.rep)
+        return x * scale if part.writes and scale is not None else x

@@ -1,0 +1,82 @@
+"""What the tests of learning share: tiny pairs, tasks that a pair can be taught on, and a run of it as a program."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from random_models import random_model
+
+from onebasin import Alignment, Checkpoint
+from onebasin.learn import Learned, LearnedMatching, learn
+from onebasin.stock import outputs, stock_model
+from onebasin.tasks import CLASSIFICATION, LANGUAGE, Task
+
+TINY = {
+    "GPT2LMHeadModel": transformers.GPT2Config(
+        n_embd=16, n_layer=2, n_head=2, n_inner=12, vocab_size=17, n_positions=12, tie_word_embeddings=False,
+        bos_token_id=1, eos_token_id=2,
+    ),
+    "ViTForImageClassification": transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12, image_size=8, patch_size=4,
+        num_labels=3, hidden_act="relu",
+    ),
+    "LlamaForCausalLM": transformers.LlamaConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=4, vocab_size=17,
+        intermediate_size=12, max_position_embeddings=12, tie_word_embeddings=False, attention_dropout=0.1,
+    ),
+    "BertForSequenceClassification": transformers.BertConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12, vocab_size=17, num_labels=3,
+        max_position_embeddings=12,
+    ),
+    "GPTNeoXForCausalLM": transformers.GPTNeoXConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12, vocab_size=17,
+        max_position_embeddings=12, tie_word_embeddings=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5},
+    ),
+}  # fmt: skip
+
+
+def write_pair(root: Path, name: str) -> tuple[Checkpoint, Checkpoint]:
+    for seed in (0, 1):
+        random_model(name, TINY[name], seed).save_pretrained(root / f"{name}-{seed}")
+    return open_pair(root, name)
+
+
+def open_pair(root: Path, name: str) -> tuple[Checkpoint, Checkpoint]:
+    return Checkpoint.open(root / f"{name}-0"), Checkpoint.open(root / f"{name}-1")
+
+
+def inputs_of(checkpoint: Checkpoint, samples: int, seed: int = 0) -> dict[str, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    if "vocab_size" in checkpoint.config:
+        return {"input_ids": torch.randint(17, (samples, 8), generator=g)}
+    return {"pixel_values": torch.randn(samples, 3, 8, 8, generator=g, dtype=torch.float64)}
+
+
+def taught_by(checkpoint: Checkpoint, samples: int = 128, seed: int = 0) -> Task:
+    """Inputs with labels drawn as the checkpoint itself foretells them: no model is better than it."""
+    inputs, g = inputs_of(checkpoint, samples, seed), torch.Generator().manual_seed(seed)
+    chances = outputs(stock_model(checkpoint), checkpoint.spec, inputs)["logits"].softmax(-1)
+    labels = chances.flatten(0, -2).multinomial(1, generator=g).view(chances.shape[:-1])
+    return Task("taught", LANGUAGE if labels.ndim > 1 else CLASSIFICATION, inputs, labels, {})
+
+
+RUN = {"steps": 60, "batch": 8, "eval_every": 20, "save_every": 7, "log_every": 5, "dtype": "float64"}
+
+
+def run(root: Path, name: str, folder: Path | None, tick=lambda progress: None, **options: object) -> Learned:
+    a, b = open_pair(root, name)
+    chosen = LearnedMatching(**{**RUN, **options})
+    return learn(a, b, None, taught_by(a), 32, chosen, folder=folder, tick=tick)
+
+
+def tensors(alignment: Alignment) -> dict[str, torch.Tensor]:
+    return {f"{space}/{part}": x for space, g in alignment.maps.items() for part, x in g.tensors().items()}
+
+
+if __name__ == "__main__":  # ROOT NAME FOLDER: a run to be killed, printing every step it has taken
+    torch.set_num_threads(1)
+    run(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), lambda p: print(p.step, flush=True), steps=10_000)  # noqa: T201

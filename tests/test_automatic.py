@@ -1,0 +1,107 @@
+"""The automatic method: what it chooses from what it sees, and that it is never worse than its starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from random_models import random_folder
+
+from onebasin import Alignment, Checkpoint, canonicalize, transport
+from onebasin.automatic import QUICK, Chosen, choose
+from onebasin.errors import BadTask
+from onebasin.learn import LearnedMatching, learn
+from onebasin.learn.teacher import Teacher, mean_loss
+from onebasin.stock import stock_model
+from onebasin.tasks import Task, synthetic_task
+
+MODELS = [
+    ("gpt2", "GPT2LMHeadModel"),
+    ("llama", "LlamaForCausalLM"),
+    ("vit", "ViTForImageClassification"),
+    ("bert", "BertForSequenceClassification"),
+]
+SHORT = replace(QUICK, steps=4, batch=8, eval_every=2)
+
+
+def inputs(*models: Checkpoint, samples: int = 40) -> Task:
+    pictures = models[0].spec.outputs == ("logits",) and not hasattr(models[0].spec.inputs, "vocabulary")
+    return synthetic_task(models, samples=samples, length=None if pictures else 6)
+
+
+def pair(folder: Path, model_type: str, name: str) -> tuple[Checkpoint, Checkpoint]:
+    ends = (random_folder(folder / str(i), model_type, name, 3, weights_seed=i) for i in (1, 2))
+    a, b = (Checkpoint.open(end) for end in ends)
+    return a, b
+
+
+@pytest.mark.parametrize(("model_type", "name"), MODELS, ids=[name for _, name in MODELS])
+def test_a_scrambled_copy_comes_back_without_data(tmp_path: Path, model_type: str, name: str) -> None:
+    form = canonicalize(Checkpoint.open(random_folder(tmp_path / "stored", model_type, name, 5))).checkpoint
+    form.save(tmp_path / "a", dtype="F32")
+    a = Checkpoint.open(tmp_path / "a")
+    transport(form, Alignment.random(form.spec, seed=2)).save(tmp_path / "b", dtype="F32")
+    chosen = choose(a, Checkpoint.open(tmp_path / "b"), inputs(a), replace(SHORT, steps=1, lr=0.0))
+    x = inputs(a).inputs
+    middle, original = (stock_model(end)(**_wide(x)).logits for end in (chosen.aligned.midpoint(), a))
+    assert (middle - original).abs().max() < 1e-4 * original.abs().max().clamp_min(1)
+    assert "weights" in chosen.why
+
+
+def _wide(x: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: t.double() if t.is_floating_point() else t for name, t in x.items()}
+
+
+@pytest.mark.parametrize(("model_type", "name"), MODELS, ids=[name for _, name in MODELS])
+def test_the_result_is_never_worse_than_the_starts_and_exact(tmp_path: Path, model_type: str, name: str) -> None:
+    a, b = pair(tmp_path, model_type, name)
+    task = inputs(a, b).unlabelled()
+    chosen = choose(a, b, task, SHORT)
+    points = [point.midpoint for point in chosen.learned.history]
+    assert points[0] == pytest.approx(min(chosen.midpoints.values()), rel=1e-4)
+    assert min(points) <= points[0]
+    assert chosen.learned.options.loss == "agreement"
+    outputs = [stock_model(end)(**_wide(task.inputs)).logits for end in (chosen.aligned.b, b)]
+    assert (outputs[0] - outputs[1]).abs().max() < 1e-9 * outputs[1].abs().max().clamp_min(1)
+
+
+def test_labels_are_used_where_there_are_some(tmp_path: Path) -> None:
+    a, b = pair(tmp_path, *MODELS[0])
+    chosen = choose(a, b, inputs(a, b), SHORT)
+    assert chosen.learned.options.loss == "task"
+    assert "task loss" in chosen.why
+
+
+def test_nothing_given_means_synthetic_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = pair(tmp_path, *MODELS[2])
+    monkeypatch.setattr("onebasin.tasks.synthetic.INPUTS", 30)
+    chosen: Chosen = choose(a, b, options=SHORT)
+    assert "no task was given" in chosen.why
+    assert "made up 30 inputs" in chosen.why
+
+
+def test_agreement_is_least_where_the_models_agree(tmp_path: Path) -> None:
+    """Of all models, the teacher's mixture of a model with itself is met best by that model."""
+    a, b = pair(tmp_path, *MODELS[0])
+    task, teacher = inputs(a, b), Teacher(a, a, "language")
+    own, other = (mean_loss(stock_model(end, torch.float32), task, teacher, torch.device("cpu")) for end in (a, b))
+    p = stock_model(a, torch.float32)(**task.inputs).logits.softmax(-1).detach()
+    entropy = float(-(p * p.log()).sum(-1).mean())
+    assert own == pytest.approx(entropy, rel=1e-5)
+    assert other > own * 1.001
+
+
+def test_the_mixture_follows_the_share(tmp_path: Path) -> None:
+    a, b = pair(tmp_path, *MODELS[2])
+    x = inputs(a, b).inputs
+    teacher = Teacher(a, b, "classification")
+    p, q = (stock_model(end, torch.float32)(**x).logits.softmax(-1) for end in (a, b))
+    torch.testing.assert_close(teacher(dict(x), torch.tensor(0.25)), 0.75 * p + 0.25 * q)
+
+
+def test_a_task_loss_without_labels_is_refused(tmp_path: Path) -> None:
+    a, b = pair(tmp_path, *MODELS[2])
+    with pytest.raises(BadTask, match="no labels"):
+        learn(a, b, None, inputs(a, b), 5, LearnedMatching(steps=1, batch=4))

@@ -1,0 +1,209 @@
+"""Runs that end early, are taken up again, or share the work: the result is the same, and nothing good is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from learning import RUN, open_pair, run, taught_by, tensors, write_pair
+from torch import multiprocessing
+
+from onebasin.errors import BadCheckpoint, BadOutput, Diverged, Stopped
+from onebasin.learn import Learned, LearnedMatching
+from onebasin.learn.batches import Batches
+from onebasin.learn.options import GROUPS
+from onebasin.learn.parallel import World
+from onebasin.learn.state import FILE, load_state
+from onebasin.learn.training import rate
+
+NAME = "GPT2LMHeadModel"
+PERMUTING = {"learn": ("residual", "qk", "ov", "heads", "units"), "permutations": "straight-through", "assign_every": 3}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pairs")
+    write_pair(folder, NAME)
+    return folder
+
+
+def same(x: Learned, y: Learned) -> bool:
+    """Bit for bit, all but the seconds."""
+    left, right = tensors(x.correction), tensors(y.correction)
+    points = [[(p.step, p.midpoint) for p in z.history] for z in (x, y)]
+    losses = [[p.train_loss for p in z.history[1:]] for z in (x, y)]
+    return all(left[n].equal(right[n]) for n in left) and points[0] == points[1] and losses[0] == losses[1]
+
+
+def stop_at(step: int, how: signal.Signals, progress) -> None:
+    if progress.step >= step:
+        os.kill(os.getpid(), how)
+
+
+# ---- taken up again
+
+
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [(signal.SIGTERM, PERMUTING), (signal.SIGINT, {"two_sided": True, "dropout": True, "accumulate": 2})],
+    ids=["permutations", "two sides, dropout"],
+)
+def test_a_signal_stops_between_steps_and_the_run_goes_on_to_the_same_result(root, tmp_path, how, options):
+    torch.manual_seed(5)
+    whole = run(root, NAME, None, **options)
+    torch.manual_seed(5)
+    with pytest.raises(Stopped, match=f"stopped by {how.name} after step 2"):
+        run(root, NAME, tmp_path, partial(stop_at, 22, how), **options)
+    assert 20 < load_state(tmp_path)[1]["step"] < RUN["steps"]
+    torch.manual_seed(99)  # whatever happened in between
+    assert same(run(root, NAME, tmp_path, **options), whole)
+    assert not same(run(root, NAME, None, **{**options, "seed": 1}), whole)  # the control
+
+
+def test_a_kill_at_any_moment_loses_only_the_steps_since_the_last_state(root, tmp_path):
+    """The program is killed while it works; this process goes on with what it left."""
+    command = [sys.executable, str(Path(__file__).with_name("learning.py")), str(root), NAME, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as program:
+        for line in program.stdout:
+            if int(line) >= 25 + os.getpid() % 20:  # somewhere, often in the middle of things
+                program.send_signal(signal.SIGKILL)
+                break
+    assert program.wait() == -signal.SIGKILL
+    left = load_state(tmp_path)[1]["step"]
+    assert left >= 21
+    first = run_until(root, tmp_path, left + 10)
+    fresh = run_until(root, tmp_path.with_name("fresh"), left + 10)
+    assert {n: x for n, x in first.items() if not x.equal(fresh[n])} == {}
+
+
+def run_until(root: Path, folder: Path, step: int) -> dict[str, torch.Tensor]:
+    """The latents after `step` of 10,000 steps."""
+    with pytest.raises(Stopped):
+        run(root, NAME, folder, partial(stop_at, step, signal.SIGTERM), steps=10_000)
+    stored = load_state(folder)
+    assert stored[1]["step"] == -(-step // RUN["log_every"]) * RUN["log_every"]
+    return {name: x for name, x in stored[0].items() if name.startswith(("latents/", "optimizer/"))}
+
+
+def test_a_finished_run_is_not_run_again(root, tmp_path):
+    steps = []
+    first = run(root, NAME, tmp_path, lambda p: steps.append(p.step))
+    taken = len(steps)
+    assert same(run(root, NAME, tmp_path, lambda p: steps.append(p.step)), first)
+    assert len(steps) == taken
+
+
+def test_a_run_goes_on_only_as_it_began(root, tmp_path):
+    run(root, NAME, tmp_path, steps=3)
+    with pytest.raises(BadCheckpoint, match="begun with another value of 'lr'"):
+        run(root, NAME, tmp_path, steps=3, lr=0.5)
+
+
+def test_the_state_holds_no_weights(root, tmp_path):
+    run(root, NAME, tmp_path, steps=3)
+    latents = sum(x.numel() for n, x in load_state(tmp_path)[0].items() if n.startswith("latents/"))
+    everything = sum(x.numel() for n, x in load_state(tmp_path)[0].items() if not n.startswith("random/"))
+    assert everything < 4 * latents + 20  # latents, best, two moments
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["base", FILE]
+
+
+@pytest.mark.parametrize("content", [b"", b"not a state", b"\x10\x00\x00\x00\x00\x00\x00\x00{}              "])
+def test_a_damaged_state_is_refused(root, tmp_path, content):
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(BadCheckpoint, match="is not the state of a run"):
+        run(root, NAME, tmp_path, steps=3)
+
+
+# ---- what goes wrong
+
+
+def test_a_loss_that_is_not_finite_is_reported_and_the_last_good_state_kept(root, tmp_path):
+    with pytest.raises(Diverged, match="not finite") as raised:
+        run(root, NAME, tmp_path, steps=400, lr=1e200, warmup=0.2, save_every=1, clip=0.0)
+    assert "the last good state is kept in" in str(raised.value)
+    assert all(x.isfinite().all() for x in load_state(tmp_path)[0].values() if x.is_floating_point())
+
+
+def test_a_full_disk_is_reported_and_the_last_good_state_kept(root, tmp_path, monkeypatch):
+    run_until(root, tmp_path, 12)
+    before = (tmp_path / FILE).read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("onebasin.learn.state.save_file", full)
+    with pytest.raises(BadOutput, match="the state before is kept") as raised:
+        run(root, NAME, tmp_path, steps=10_000)
+    assert "No space left" in str(raised.value)
+    assert (tmp_path / FILE).read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["base", FILE]
+
+
+def test_handlers_of_signals_are_put_back(root):
+    before = [signal.getsignal(x) for x in (signal.SIGTERM, signal.SIGINT)]
+    run(root, NAME, None, steps=2)
+    assert [signal.getsignal(x) for x in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+# ---- several processes
+
+
+def share_of_run(rank: int, root: Path, out: Path, port: int) -> None:
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2")
+    learned = run(root, NAME, None, steps=8, eval_every=4, batch=16)
+    if not rank:
+        torch.save(tensors(learned.correction), out)
+
+
+def test_two_processes_do_what_one_does(root, tmp_path):
+    port = 20_000 + os.getpid() % 20_000
+    multiprocessing.spawn(share_of_run, (root, tmp_path / "maps.pt", port), nprocs=2)
+    together = torch.load(tmp_path / "maps.pt")
+    alone = tensors(run(root, NAME, None, steps=8, eval_every=4, batch=16).correction)
+    other = tensors(run(root, NAME, None, steps=8, eval_every=4, batch=8).correction)
+    for name, x in alone.items():
+        torch.testing.assert_close(together[name], x, rtol=0, atol=1e-9)
+    assert (together["residual/matrix"] - other["residual/matrix"]).abs().max() > 1e-6  # the control
+
+
+def test_processes_share_every_batch(root):
+    a, _ = open_pair(root, NAME)
+    task, device = taught_by(a, 24), torch.device("cpu")
+    whole = Batches(task, 8, 3, augment=False, world=World())
+    halves = [Batches(task, 8, 3, augment=False, world=World(2, rank)) for rank in (0, 1)]
+    for n in range(7):
+        parts = [half(n, device)[1] for half in halves]
+        assert whole(n, device)[1].equal(torch.cat(parts))
+
+
+def test_every_sample_is_seen_once_an_epoch_and_in_another_order_next_time(root):
+    a, _ = open_pair(root, NAME)
+    task, device = taught_by(a, 24), torch.device("cpu")
+    batches = Batches(task, 8, 3, augment=False, world=World())
+    epochs = [torch.cat([batches(3 * e + k, device)[0]["input_ids"] for k in range(3)]) for e in (0, 1)]
+    for epoch in epochs:
+        assert sorted(map(tuple, epoch.tolist())) == sorted(map(tuple, task.inputs["input_ids"].tolist()))
+    assert not epochs[0].equal(epochs[1])
+
+
+def test_rates():
+    options = LearnedMatching(steps=100, warmup=0.1)
+    rates = [rate(step, options) for step in range(100)]
+    assert all(x < y for x, y in zip(rates[:10], rates[1:11], strict=True))
+    assert rates[10] == 1
+    assert all(x > y for x, y in zip(rates[10:], rates[11:], strict=False))
+    assert 0 < rates[-1] < 0.01
+    assert {rate(step, LearnedMatching(steps=100, warmup=0, schedule="constant")) for step in range(100)} == {1.0}
+
+
+def test_the_options_are_plain_data():
+    options = LearnedMatching(learn=GROUPS[:2])
+    assert LearnedMatching(**{**options.as_dict(), "learn": tuple(options.as_dict()["learn"])}) == options
