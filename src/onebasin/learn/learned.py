@@ -168,7 +168,10 @@ def aligned(a: Checkpoint, b: Checkpoint, learned: Learned) -> Aligned:
     form_a, form_b = (form.in_memory() for form in same_form(a, b))
     pair = Pair.of(form_a, form_b)
     weight = block_weights(pair, "balanced")
-    distances = tuple(pair.distance(g.maps, weight) for g in (learned.base, learned.alignment))
+    distances = tuple(
+        sum(weight[leaf.name] * pair.distance(g.maps, leaf) for leaf in pair.spec.leaves.values())
+        for g in (learned.base, learned.alignment)
+    )
     matched = Matched(learned.alignment, distances, converged=True)
     first, second, reason = in_one_gauge(a, form_a, learned.moved(form_b))
     return Aligned(first, second, matched, reason)
