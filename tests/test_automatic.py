@@ -76,7 +76,7 @@ def test_labels_are_used_where_there_are_some(tmp_path: Path) -> None:
 
 def test_nothing_given_means_synthetic_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = pair(tmp_path, *MODELS[2])
-    monkeypatch.setattr("onebasin.tasks.synthetic.INPUTS", 30)
+    monkeypatch.setattr("onebasin.tasks.synthetic.PICTURES", 30)
     chosen: Chosen = choose(a, b, options=SHORT)
     assert "no task was given" in chosen.why
     assert "made up 30 inputs" in chosen.why

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -20,8 +19,7 @@ from onebasin.landscape import FactorPath
 from onebasin.match import Matched, Pair, WeightMatching, match_activations, match_weights
 from onebasin.stock import stock_model
 
-Method = Literal["weight", "activation"]
-METHODS = get_args(Method)
+METHODS = ("weight", "activation")
 Batches = Iterable[Mapping[str, Tensor]]
 
 

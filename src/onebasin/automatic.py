@@ -23,7 +23,7 @@ from onebasin.tasks import IGNORED, Task, synthetic_task, training
 
 PROBES = 500  # inputs that activations are looked at on, at most
 HELD = 0.2  # the share of the inputs that is held back
-QUICK = LearnedMatching(steps=200, batch=32, lr=1e-2, eval_every=25, compile="off")
+QUICK = LearnedMatching(steps=300, batch=64, lr=3e-3, eval_every=25, compile="off")
 
 
 @dataclass(frozen=True)

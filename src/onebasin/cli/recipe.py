@@ -12,7 +12,10 @@ import typer
 if TYPE_CHECKING:
     from onebasin.recipes import Recipe
 
-FORMS = "images:FILE.npz, images:FOLDER, text:FILE, labelled:FILE.csv|jsonl, hub:DATASET:SPLIT, builtin:shapes|python."
+FORMS = (
+    "images:FILE.npz, images:FOLDER, text:FILE, labelled:FILE.csv|jsonl, hub:DATASET:SPLIT, builtin:shapes|python, "
+    "synthetic."
+)
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="New folder.")]
 Settings = Annotated[
@@ -21,6 +24,7 @@ Settings = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.", show_default="auto")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, print the plan, write nothing.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with learning that was interrupted.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
 
@@ -46,7 +50,7 @@ def from_flags(verb: str, a: str, b: str, settings: list[str] | None, **flags: A
     return parse(document, settings or ())
 
 
-def carry_out(recipe: Recipe, *, json: bool, quiet: bool, dry_run: bool = False) -> None:
+def carry_out(recipe: Recipe, *, json: bool, quiet: bool, dry_run: bool = False, resume: bool = False) -> None:
     """Run a recipe, or only its checks, and print what came of it."""
     from onebasin.cli.output import progress
     from onebasin.cli.results import print_aligned, print_curve, print_plan
@@ -54,7 +58,7 @@ def carry_out(recipe: Recipe, *, json: bool, quiet: bool, dry_run: bool = False)
     from onebasin.recipes.notes import noted
 
     with noted(lambda text: typer.echo(f"onebasin: warning: {text}", err=True)), progress(quiet) as tick:
-        report = prepare(recipe, tick).as_dict() if dry_run else run(recipe, tick)
+        report = prepare(recipe, tick).as_dict() if dry_run else run(recipe, tick, resume=resume)
     show: Callable[[dict[str, Any]], None] = print_curve if isinstance(recipe, Barrier) else print_aligned
     if json:
         typer.echo(_json.dumps(report, indent=2))

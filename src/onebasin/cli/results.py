@@ -25,6 +25,12 @@ def print_plan(plan: dict[str, Any]) -> None:
 def print_aligned(report: dict[str, Any]) -> None:
     """The heart of a certificate."""
     drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in report["output_drift"].items())
+    if "why" in report:
+        console.print(report["why"])
+    elif "learning" in report:
+        history = report["learning"]["history"]
+        best = min(point["midpoint"] for point in history)
+        console.print(f"loss at the midpoint, on samples held back: {history[0]['midpoint']:.4f} -> {best:.4f}")
     console.print(f"distance of the weights {report['distance_before']:.4g} -> {report['distance_after']:.4g}")
     console.print(f"aligned B against B, output drift: {drift}")
     console.print(f"gauge: {report['gauge']}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from onebasin.cli.recipe import DryRun, Json, Quiet, Settings, carry_out
+from onebasin.cli.recipe import DryRun, Json, Quiet, Resume, Settings, carry_out
 
 
 def run(
@@ -17,6 +17,7 @@ def run(
     ] = None,
     settings: Settings = None,
     dry_run: DryRun = False,
+    resume: Resume = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -24,4 +25,4 @@ def run(
     from onebasin.recipes import load
 
     found = load(recipe, settings or (), out=out)
-    carry_out(found, json=json, quiet=quiet, dry_run=dry_run)
+    carry_out(found, json=json, quiet=quiet, dry_run=dry_run, resume=resume)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import yaml
 
 from onebasin import match
+from onebasin.automatic import QUICK
 from onebasin.errors import BadRecipe
 from onebasin.recipes.recipe import VERBS, Aligning, Recipe
 from onebasin.recipes.schema import convert, read_section, write_section
@@ -44,8 +45,8 @@ def parse(document: Any, settings: Iterable[str] = (), *, base: Path = Path()) -
     _spell_out_models(document)
     _take(document, "onebasin", (FORMAT,))
     kind = VERBS[_take(document, "verb", tuple(VERBS))]
-    if issubclass(kind, Aligning) and document.get("method") != "activation":
-        document.setdefault("matching", {})  # so that its defaults are written out
+    if issubclass(kind, Aligning):
+        _spell_out_method(document)
     recipe = read_section(kind, _with_preset(document))
     return _placed(recipe, lambda name: _model(base, name), lambda name: str(base / Path(name).expanduser()))
 
@@ -85,6 +86,18 @@ def _spell_out_models(document: dict[str, Any]) -> None:
     """A model that is only a name becomes a section."""
     if isinstance(document.get("models"), list):
         document["models"] = [{"path": model} if isinstance(model, str) else model for model in document["models"]]
+
+
+def _spell_out_method(document: dict[str, Any]) -> None:
+    """The sections that the method looks at, so that their defaults are written out."""
+    method = document.get("method", "weight")
+    if method in ("learned", "dual", "soft"):
+        document.setdefault("start", "activation")
+        document.setdefault("learn", {})
+    if "weight" in (method, document.get("start")):
+        document.setdefault("matching", {})
+    if method == "auto" and isinstance(document.setdefault("learn", {}), dict):
+        document["learn"] = {**write_section(QUICK), **document["learn"]}
 
 
 def _take(document: dict[str, Any], key: str, choices: tuple[Any, ...]) -> Any:

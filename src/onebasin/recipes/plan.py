@@ -66,7 +66,7 @@ def prepare(recipe: Recipe, tick: Tick = silent) -> Plan:
     a, b = (Checkpoint.open(model.path, model.revision) for model in recipe.models)
     check_pair(a, b)
     task = recipe.task
-    data = load_task(task.data, a, samples=task.samples, length=task.length) if task else None
+    data = load_task(task.data, a, b, samples=task.samples, length=task.length) if task else None
     for end in (a, b):
         end.check_values(lambda done, total: tick("checking that every number is finite", done, total))
     if isinstance(recipe, Barrier):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from onebasin.aligning import Method
 from onebasin.errors import BadRecipe
+from onebasin.learn import LearnedMatching
 from onebasin.match import WeightMatching
 from onebasin.recipes.schema import within
 
+Method = Literal["weight", "activation", "learned", "dual", "soft", "auto"]
+Start = Literal["weight", "activation", "identity"]
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 
@@ -36,13 +38,6 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Inputs(Task):
-    """Unlabelled inputs to look at activations on."""
-
-    samples: int | None = 500
-
-
-@dataclass(frozen=True)
 class Folder:
     """Where results go."""
 
@@ -64,24 +59,40 @@ class WriteAligned(Write):
     mergekit: bool = False
 
 
+LEARNED = ("start", "matching", "learn", "task")
+USED: dict[str, tuple[str, ...]] = {  # method -> the sections that it looks at
+    "weight": ("matching",),
+    "activation": ("task",),
+    "learned": LEARNED,
+    "dual": LEARNED,
+    "soft": LEARNED,
+    "auto": ("learn", "task"),
+}
+
+
 @dataclass(frozen=True)
 class Aligning:
-    """Two models, and how the second is brought into the basis of the first."""
+    """Two models, and how the second is brought into the basis of the first.
+
+    `matching` are the options of weight matching; `start` is what learning begins with, and `learn` are its options.
+    """
 
     models: tuple[Model, Model]
     method: Method = "weight"
+    start: Start | None = None
     matching: WeightMatching | None = None
-    task: Inputs | None = None
+    learn: LearnedMatching | None = None
+    task: Task | None = None
     device: Device = "auto"
 
     def __post_init__(self) -> None:
-        if self.method != "weight" and self.task is None:
+        if self.task is None and self.method not in ("weight", "auto"):
             step = "give the data: --task, or task.data in the recipe"
             raise BadRecipe("task is missing", expected=f"inputs for the method {self.method}", next_step=step)
-        of_no_use = {"weight": "task", "activation": "matching"}.get(self.method)
-        if of_no_use and getattr(self, of_no_use) is not None:
-            step = "leave it out, or choose another method"
-            raise BadRecipe(f"{of_no_use} is of no use to the method {self.method}", next_step=step)
+        for section in ("start", "matching", "learn", "task"):
+            if getattr(self, section) is not None and section not in USED[self.method]:
+                step = "leave it out, or choose another method"
+                raise BadRecipe(f"{section} is of no use to the method {self.method}", next_step=step)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 import yaml
 
 from onebasin import __version__
-from onebasin.aligning import Aligned, align
+from onebasin.aligning import Aligned
 from onebasin.checkpoint import whole_folder
+from onebasin.errors import BadOutput
 from onebasin.landscape import measure, path_between
 from onebasin.recipes.document import plain
+from onebasin.recipes.methods import find
 from onebasin.recipes.notes import noted
 from onebasin.recipes.plan import Plan, Tick, dtype_code, parts_of, prepare, silent
 from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
@@ -24,22 +27,32 @@ from onebasin.report.certificate import certificate
 from onebasin.report.mergekit import linear_merge
 
 
-def run(recipe: Recipe, tick: Tick = silent) -> dict[str, Any]:
-    """Check, align or measure, write.  Returns the certificate, or the curve with its barrier."""
+def run(recipe: Recipe, tick: Tick = silent, *, resume: bool = False) -> dict[str, Any]:
+    """Check, align or measure, write.  Returns the certificate, or the curve with its barrier.
+
+    `resume` goes on with learning that was interrupted: its state lies beside the output folder until that is written.
+    """
     with noted() as notes:
-        plan = prepare(recipe, tick)
         if isinstance(recipe, Barrier):
-            return _measure(plan, recipe, notes, tick)
-        return _align(plan, recipe, notes, tick)
+            return _measure(prepare(recipe, tick), recipe, notes, tick)
+        state = Path(f"{recipe.write.out}.state")
+        if state.exists() and not resume:
+            raise BadOutput(
+                "Learning that was interrupted has left its state beside the output folder",
+                found=state,
+                next_step="give --resume to go on with it, or remove it to begin anew",
+            )
+        report = _align(prepare(recipe, tick), recipe, state, notes, tick)
+        shutil.rmtree(state, ignore_errors=True)
+        return report
 
 
-def _align(plan: Plan, recipe: Align | Merge, notes: list[str], tick: Tick) -> dict[str, Any]:
-    size, options = recipe.task.batch_size if recipe.task else 1, recipe.matching
-    batches = None if plan.data is None else [inputs for inputs, _ in plan.data.batches(size)]
-    found = align(plan.a, plan.b, recipe.method, batches=batches, weight=options, device=plan.device, tick=tick)
+def _align(plan: Plan, recipe: Align | Merge, state: Path, notes: list[str], tick: Tick) -> dict[str, Any]:
+    found, told = find(plan, recipe, state, tick)
     tick("certificate")
     report = {
         "method": recipe.method,
+        **told,
         "inputs": None if plan.data is None else dict(plan.data.about),
         "device": str(plan.device),
         **({"weight_of_b": recipe.weight} if isinstance(recipe, Merge) else {}),
@@ -72,7 +85,10 @@ def _write(plan: Plan, recipe: Align | Merge, found: Aligned, report: dict[str, 
 def _card(recipe: Align | Merge) -> str:
     a, b = (name_of(model.path) for model in recipe.models)
     if isinstance(recipe, Align):
-        text = f"{b} in the basis of {a}, by onebasin (method: {recipe.method}). The function is that of the original."
+        kept = "close to that" if recipe.method == "soft" else "that"
+        text = (
+            f"{b} in the basis of {a}, by onebasin (method: {recipe.method}). The function is {kept} of the original."
+        )
         return model_card("Aligned model", a, b, text)
     shares = f"{1 - recipe.weight:g} of {a} and {recipe.weight:g} of {b}"
     text = f"{shares}, aligned and averaged by onebasin (method: {recipe.method})."

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-INPUTS = 1000  # where no number is asked for
+WINDOWS, PICTURES = 1000, 4000  # texts and images where no number is asked for
 LEAVES = 30  # shapes in a picture
 LONGEST = 256  # tokens of a window where no length is asked for, at most
 
@@ -37,16 +37,15 @@ def synthetic_task(
     device: torch.device | str = "cpu",
 ) -> Task:  # fmt: skip
     """Inputs for `models` of one class, which share the writing of them if they can write."""
-    samples = INPUTS if samples is None else samples
-    if samples < 1:
+    if samples is not None and samples < 1:
         raise BadTask("No inputs were asked for", expected="at least 1", found=samples, next_step="ask for some")
     first = models[0]
     if isinstance(first.spec.inputs, Images):
-        return _pictures(first, samples, seed)
+        return _pictures(first, samples or PICTURES, seed)
     size = sequence_length(first, length, LONGEST)
     if head_of(first) == LANGUAGE:
-        return _windows(models, samples, size, seed, device)
-    return _words(first, samples, size, seed)
+        return _windows(models, samples or WINDOWS, size, seed, device)
+    return _words(first, samples or WINDOWS, size, seed)
 
 
 def dead_leaves(number: int, seed: int, height: int, width: int, channels: int) -> NDArray[np.uint8]:
