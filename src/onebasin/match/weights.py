@@ -56,7 +56,7 @@ class Ascent(State):
         cross = cross_moment(self.pair, self.maps, space, anchors or self.counted)
         if self.circuits and not anchors:
             from_circuits = circuit_cross if self.options.moments == "circuits" else p1_code_cross
-            cross += from_circuits(self.pair, self.maps, space, self.circuits)
+            cross += from_circuits(*self.turned(), space, self.circuits) @ self.maps[space].dense()
         return map_of(self.family[space]).project(cross)
 
     def _solve_units(self, space: str, anchors: dict[str, float]) -> Map:
