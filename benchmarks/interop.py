@@ -69,11 +69,11 @@ def averages(tool: Path, zoo: Path, data: Path, pair: str) -> dict[str, Any]:
     seconds = (time.perf_counter() - start) / 2
     theirs, own = (load_file(folder / "model.safetensors") for folder in (merged(folders["aligned"]), ours))
     row = {
-        "loss of A": loss(a, data, pair),
-        "loss of B": loss(b, data, pair),
-        "loss, mergekit's average of A and B": loss(folders["as stored"], data, pair),
-        "loss, mergekit's average of A and aligned B": loss(folders["aligned"], data, pair),
-        "loss, onebasin merge": loss(ours, data, pair),
+        "loss of A": loss(a, a, data),
+        "loss of B": loss(b, a, data),
+        "loss, mergekit's average of A and B": loss(folders["as stored"], a, data),
+        "loss, mergekit's average of A and aligned B": loss(folders["aligned"], a, data),
+        "loss, onebasin merge": loss(ours, a, data),
         "windows": TEST[pair.split("-")[0]][0],
         "largest difference of the tensors": max(float((theirs[name] - own[name]).abs().max()) for name in own),
         "same tensors": sorted(theirs) == sorted(own),
@@ -96,8 +96,11 @@ def merged(folder: Path) -> Path:
     return folder
 
 
-def loss(folder: Path, data: Path, pair: str) -> float:
-    """Mean cross entropy of the model as transformers loads it, in float32."""
+def loss(folder: Path, reader: Path, data: Path) -> float:
+    """Mean cross entropy of the model as transformers loads it, in float32, on text as `reader` reads it.
+
+    (mergekit adds an empty tokenizer to models that have none and read bytes.)
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -105,8 +108,8 @@ def loss(folder: Path, data: Path, pair: str) -> float:
     from onebasin.landscape import evaluate
     from onebasin.tasks import load_task
 
-    samples, length = TEST[pair.split("-")[0]]
-    task = load_task(task_of(pair, data, test=True), Checkpoint.open(merged(folder)), samples=samples, length=length)
+    samples, length = TEST[reader.name.split("-")[0]]
+    task = load_task(task_of(reader.name, data, test=True), Checkpoint.open(reader), samples=samples, length=length)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device)
     return evaluate(model, task, device=device).loss

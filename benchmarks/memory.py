@@ -15,7 +15,7 @@ from typing import Any
 
 NEEDS = ()
 HEADS, LAYERS, VOCABULARY, SWEEPS = 16, 2, 4096, 2
-WIDTHS = (512, 1024, 2048)
+WIDTHS = (512, 1024)
 
 
 def measure() -> dict[str, Any]:

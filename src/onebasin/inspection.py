@@ -11,6 +11,7 @@ from typing import Any
 from onebasin.canonical.structure import canonical_spec
 from onebasin.checkpoint import Checkpoint
 from onebasin.compatibility import obstacles
+from onebasin.families import MONOMIAL, SCALED_PERMUTATION
 from onebasin.spec import ModelSpec
 
 FLOAT64 = 8  # bytes
@@ -36,9 +37,17 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
         "kept_gains": {norm.name: norm.blocked for norm in free.norms.values() if norm.blocked},
         "memory": {
             "verify": RUNTIME + 4 * FLOAT64 * parameters,  # canonical and moved form, running model, one in the making
-            "align": RUNTIME + 5 * FLOAT64 * parameters,  # both canonical forms, both models, one in the making
+            "align": RUNTIME + 5 * FLOAT64 * parameters + _unit_pairs(free),  # two forms, two models, one in the making
         },
     }
+
+
+def _unit_pairs(spec: ModelSpec) -> int:
+    """Bytes to compare n hidden units with n others: some n × n matrices, more where every pair has a scale."""
+    families = {name: spec.family(name) for name, space in spec.spaces.items() if space.base is None}
+    units = {name: family for name, family in families.items() if family <= MONOMIAL}
+    counts = {name: 24 if family >= SCALED_PERMUTATION else 10 for name, family in units.items()}
+    return FLOAT64 * max((count * spec.spaces[name].size ** 2 for name, count in counts.items()), default=0)
 
 
 def describe_pair(a: Checkpoint, b: Checkpoint) -> dict[str, Any]:
