@@ -110,7 +110,8 @@ def learn(
 def _result(run: Run, base: Alignment, form_a: Checkpoint, about: dict[str, Any]) -> Learned:
     """The maps of the best latents; two sides become one: g = g_A⁻¹ g_B gives the same path (P3)."""
     side_a, side_b = run.objective.sides[0], run.objective.sides[-1]
-    assert isinstance(side_a, Coordinates) and isinstance(side_b, Coordinates)
+    assert isinstance(side_a, Coordinates)
+    assert isinstance(side_b, Coordinates)
     correction, hard = (side_b.alignment(form_a.spec, hard=hard) for hard in (False, True))
     scale = side_b.factor()
     if side_a is not side_b:

@@ -72,8 +72,8 @@ class Run:
         self.about = {"options": options.as_dict(), "processes": world.size, **(about or {})}
         self.learned = objective.learned()
         self.device = self.learned[0].device
-        for p in self.learned:
-            p.grad = torch.zeros_like(p)
+        for p in self.learned if options.accumulate > 1 else ():
+            p.grad = torch.zeros_like(p)  # a sum must not begin in memory that a CUDA graph writes to again
         self.weights = draw(options.law, options.steps * options.accumulate, options.seed).to(
             self.device, objective.dtype
         )
@@ -88,13 +88,13 @@ class Run:
 
     # ---- one step
 
-    def _one_step(self) -> None:
+    def one_step(self) -> None:
         """Latents one step further.  Nothing here waits for the device."""
         options = self.options
         self.permutations.refresh(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = options.lr * rate(self.step, options)
-        self.optimizer.zero_grad(set_to_none=False)  # gradients keep their place, as CUDA graphs need
+        self.optimizer.zero_grad(set_to_none=options.accumulate == 1)
         for k in range(options.accumulate):
             n = self.step * options.accumulate + k
             inputs, labels = self.batches(n, self.device)
@@ -121,7 +121,7 @@ class Run:
         first = self.step
         with Signals() as signals:
             while self.step < options.steps and not self._stale():
-                self._one_step()
+                self.one_step()
                 due = self.step == options.steps
                 if due or self.step % options.log_every == 0:
                     loss = self._train_loss()
@@ -263,6 +263,7 @@ def _compiled(objective: Objective, options: LearnedMatching, device: torch.devi
         mode = "default" if device.type == "cuda" else "off"
     if mode == "off":
         return lambda inputs, labels, weight: objective(inputs, labels, weight, back=True)
+    torch.compiler.reset()  # what was compiled for other objectives would count against the limit of recompilations
     forward = torch.compile(objective, mode=mode, dynamic=False)
 
     def step(inputs: dict[str, Tensor], labels: Tensor, weight: Tensor) -> Tensor:
