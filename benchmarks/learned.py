@@ -8,8 +8,8 @@ keep what learned.json holds):
 
 Barriers are on the factor path with 11 points unless said, on all 10,000 test images, 1,000 validation windows or 7,600
 test texts; the best state of a run is chosen on samples held back from the training split.  Where permutations are soft
-the moved B is another model: its loss is beside that of B itself.  ONEBASIN_SEEDS=0 takes fewer seeds, ONEBASIN_TINY=1 a
-few steps on few samples, to try the file on any machine (nothing is kept then).
+the moved B is another model: its loss is beside that of B itself.  ONEBASIN_SEEDS=0 takes fewer seeds, ONEBASIN_TINY=1
+a few steps on few samples, to try the file on any machine.
 """
 
 import json

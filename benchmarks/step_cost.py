@@ -118,14 +118,14 @@ def learned_step(form: Any, task: Any, batch: int, mode: str, device: Any) -> Ca
     from onebasin.learn.objective import Objective
     from onebasin.learn.options import LearnedMatching
     from onebasin.learn.parallel import World
-    from onebasin.learn.training import Run
+    from onebasin.learn.steps import Steps
 
     options = LearnedMatching(steps=10_000, batch=batch, compile=mode)
     half = torch.bfloat16 if device.type == "cuda" else None
     tokens = task.labels[:batch].numel() if task.labels.ndim > 1 else 0
     objective = Objective(form, form, options, task.kind, forward_dtype=half, tokens=tokens).to(device)
     data = Batches(task.to(device), batch, 0, augment=False, world=World())
-    return Run(objective, data, task, options, world=World()).one_step
+    return Steps(objective, data, options, World()).one
 
 
 def plain_step(form: Any, task: Any, batch: int, mode: str, device: Any) -> Callable[[], None]:

@@ -21,7 +21,7 @@ from onebasin.learn.batches import Batches
 from onebasin.learn.options import GROUPS
 from onebasin.learn.parallel import World
 from onebasin.learn.state import FILE, load_state
-from onebasin.learn.training import rate
+from onebasin.learn.steps import rate
 
 NAME = "GPT2LMHeadModel"
 PERMUTING = {"learn": ("residual", "qk", "ov", "heads", "units"), "permutations": "straight-through", "assign_every": 3}

@@ -60,6 +60,8 @@ class Objective(nn.Module):
         self.shares = [f"{name}.share" for name, x in self.model.named_modules() if isinstance(x, Joined)]
         self.places = places(self.model, a.spec, self.b)
         self.looked_up = self._looked_up(tokens) if kind == LANGUAGE else None
+        for p in self.model.parameters():
+            p.data = p.data.new_empty(0)  # θ(λ) takes their place; only what names them is needed
 
     @property
     def model(self) -> nn.Module:
