@@ -189,9 +189,13 @@ def test_a_planted_symmetry_is_found_back(root, name, tmp_path):
     assert learned.best_step > 0
 
 
+HEADS = {"path": "circuit", "learn": ("residual", "heads"), "permutations": "straight-through"}
+
+
 @NAMES
-@pytest.mark.parametrize("options", [{}, {"two_sided": True}, EVERYTHING, {"path": "circuit", "learn": ("residual", "heads"),
-                                     "permutations": "straight-through"}], ids=["one", "two", "everything", "circuit"])  # fmt: skip
+@pytest.mark.parametrize(
+    "options", [{}, {"two_sided": True}, EVERYTHING, HEADS], ids=["one", "two", "everything", "circuit"]
+)
 def test_the_aligned_model_is_b_exactly(root, name, options):
     learned = run(root, name, None, **{"steps": 6, "eval_every": 3, "lr": 0.05, "assign_every": 2, **options})
     a, b = open_pair(root, name)
@@ -278,8 +282,10 @@ def test_what_a_run_depends_on(root):
 
     plain = found()
     assert plain.equal(found())
-    for change in ({"seed": 1}, {"law": "full"}, {"lr": 1e-2}, {"augment": True}, {"accumulate": 2}, {"clip": 1e-4},
-                   {"rotation": "exponential"}, {"optimizer": "adam", "weight_decay": 0.5}, {"schedule": "constant"}):  # fmt: skip
+    for change in (
+        {"seed": 1}, {"law": "full"}, {"lr": 1e-2}, {"augment": True}, {"accumulate": 2}, {"clip": 1e-4},
+        {"rotation": "exponential"}, {"optimizer": "adam", "weight_decay": 0.5}, {"schedule": "constant"},
+    ):  # fmt: skip
         assert not plain.equal(found(**change)), change
     torch.testing.assert_close(plain, found(checkpointing=True), rtol=1e-9, atol=1e-12)
 

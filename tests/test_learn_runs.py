@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from onebasin.learn.batches import Batches
 from onebasin.learn.options import GROUPS
 from onebasin.learn.parallel import World
 from onebasin.learn.state import FILE, load_state
-from onebasin.learn.training import rate
+from onebasin.learn.steps import rate
 
 NAME = "GPT2LMHeadModel"
 PERMUTING = {"learn": ("residual", "qk", "ov", "heads", "units"), "permutations": "straight-through", "assign_every": 3}
@@ -197,9 +198,9 @@ def test_every_sample_is_seen_once_an_epoch_and_in_another_order_next_time(root)
 def test_rates():
     options = LearnedMatching(steps=100, warmup=0.1)
     rates = [rate(step, options) for step in range(100)]
-    assert all(x < y for x, y in zip(rates[:10], rates[1:11], strict=True))
+    assert all(x < y for x, y in pairwise(rates[:11]))
     assert rates[10] == 1
-    assert all(x > y for x, y in zip(rates[10:], rates[11:], strict=False))
+    assert all(x > y for x, y in pairwise(rates[10:]))
     assert 0 < rates[-1] < 0.01
     assert {rate(step, LearnedMatching(steps=100, warmup=0, schedule="constant")) for step in range(100)} == {1.0}
 

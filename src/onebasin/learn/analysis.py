@@ -39,7 +39,8 @@ def _about(g: Map) -> dict[str, Any]:
 
 def eigen_angles(q: Tensor) -> Tensor:
     """θ of the eigenvalues e^{±iθ} of a rotation (..., n, n), from 0 to π: how far each plane turns."""
-    return torch.linalg.eigvals(q).angle().abs().flatten()
+    angles: Tensor = torch.linalg.eigvals(q).angle()
+    return angles.abs().flatten()
 
 
 def _summary(values: Tensor) -> dict[str, float]:

@@ -20,7 +20,9 @@ from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.parallel import own_device, processes
 from onebasin.learn.spaces import streams
-from onebasin.learn.teacher import Teacher, check_labelled
+from onebasin.learn.state import load_state
+from onebasin.learn.steps import Steps
+from onebasin.learn.teacher import check_labelled
 from onebasin.learn.training import Point, Progress, Run
 from onebasin.match import Matched, Pair
 from onebasin.match.blocks import block_weights
@@ -101,22 +103,21 @@ def learn(
             form_a, moved, options, task.kind, dtype=wide, forward_dtype=_forward(options, where),
             tokens=options.batch // world.size * data.length,
         ).to(where)  # fmt: skip
-        teacher = None
-        if options.loss == "agreement":
-            teacher = Teacher(form_a, form_b, task.kind, _forward(options, where)).to(where)
         batches = Batches(data.to(where), options.batch, options.seed, augment=options.augment, world=world)
-        about = {"task": task.name, "validation": f"{held.name}, {len(held)} samples"}
+        about = {"task": task.name, "validation": f"{held.name}, {len(held)} samples", "processes": world.size}
         if folder is not None and not world.rank:
             base.save(folder / BASE)
-        run = Run(objective, batches, held.to(where), options, world=world, teacher=teacher, folder=folder, about=about)
-        run.train(tick)
-        return _result(run, base, form_a, {**about, "processes": world.size})
+        run = Run(Steps(objective, batches, options, world), held.to(where), folder, about)
+        run.train(tick if not world.rank else lambda progress: None)
+        return _result(run, base, form_a, about)
 
 
 def _result(run: Run, base: Alignment, form_a: Checkpoint, about: dict[str, Any]) -> Learned:
     """The maps of the best latents; two sides become one: g = g_A⁻¹ g_B gives the same path (P3)."""
-    side_a, side_b = run.objective.sides[0], run.objective.sides[-1]
-    assert isinstance(side_a, Coordinates) and isinstance(side_b, Coordinates)
+    sides = run.steps.objective.sides
+    side_a, side_b = sides[0], sides[-1]
+    assert isinstance(side_a, Coordinates)
+    assert isinstance(side_b, Coordinates)
     correction, hard = (side_b.alignment(form_a.spec, hard=hard) for hard in (False, True))
     scale = side_b.factor()
     if side_a is not side_b:
@@ -127,7 +128,7 @@ def _result(run: Run, base: Alignment, form_a: Checkpoint, about: dict[str, Any]
 
 
 def _base(start: Matched | Alignment | None, form_a: Checkpoint, folder: Path | None) -> Alignment:
-    if folder is not None and (folder / BASE).is_dir():
+    if folder is not None and load_state(folder) is not None:
         return Alignment.load(folder / BASE)
     if start is None:
         return Alignment.identity(form_a.spec)

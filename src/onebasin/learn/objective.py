@@ -22,6 +22,7 @@ from onebasin.landscape.circuit import Halves, Joined, circuit_model
 from onebasin.learn.coordinates import Coordinates
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.spaces import chosen
+from onebasin.learn.teacher import Teacher
 from onebasin.learn.weights import Maps, Weights, groups
 from onebasin.spec import ModelSpec
 from onebasin.stock import source_key, stock_model
@@ -59,7 +60,10 @@ class Objective(nn.Module):
         self.scored = Scored(model_of(a, b, options, dtype).requires_grad_(False), forward_dtype)
         self.shares = [f"{name}.share" for name, x in self.model.named_modules() if isinstance(x, Joined)]
         self.places = places(self.model, a.spec, self.b)
+        self.teacher = Teacher(a, b, kind, forward_dtype) if options.loss == "agreement" else None
         self.looked_up = self._looked_up(tokens) if kind == LANGUAGE else None
+        for p in self.model.parameters():
+            p.data = p.data.new_empty(0)  # θ(λ) takes their place; only what names them is needed
 
     @property
     def model(self) -> nn.Module:
@@ -81,6 +85,10 @@ class Objective(nn.Module):
         name = next(name for name, p in self.model.named_parameters() if p is table)
         _, group, _ = self.places[name]
         return name if len(table) > tokens > 0 and self.b.by_rows(group) else None
+
+    def target(self, inputs: Inputs, labels: Tensor, weight: Tensor) -> Tensor:
+        """What the model at λ should say: the labels, or what the end points say."""
+        return labels if self.teacher is None else self.teacher(inputs, weight)
 
     def moves(self) -> tuple[Moves, Moves]:
         """What moves A (nothing, unless both sides learn), and what moves B."""

@@ -18,12 +18,13 @@ class World:
     size: int = 1
     rank: int = 0
 
-    def average(self, gradients: Iterable[Tensor]) -> None:
-        """The mean over all processes, in place."""
-        if self.size > 1:
-            for gradient in gradients:
+    def average(self, gradients: Iterable[Tensor], parts: int) -> None:
+        """From sums over `parts` batches to the mean over them and over all processes, in place."""
+        for gradient in gradients:
+            if self.size > 1:
                 distributed.all_reduce(gradient)
-                gradient /= self.size
+            if self.size * parts > 1:
+                gradient /= self.size * parts
 
     def agreed(self, value: float, device: torch.device) -> float:
         """The value of the first process, so that all decide alike."""
@@ -32,6 +33,14 @@ class World:
         shared = torch.tensor(value, dtype=torch.float64, device=device)
         distributed.broadcast(shared, 0)
         return float(shared)
+
+    def any(self, signal: str | None, device: torch.device) -> str | None:
+        """The signal, if any process has received one: all of them stop at the same step."""
+        if self.size == 1:
+            return signal
+        shared = torch.tensor(float(signal is not None), device=device)
+        distributed.all_reduce(shared)
+        return signal or ("a signal to another process" if float(shared) else None)
 
 
 @contextmanager

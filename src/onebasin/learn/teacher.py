@@ -9,6 +9,8 @@ and its cross entropy is least where the model between agrees with both.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -29,7 +31,7 @@ class Teacher(nn.Module):
         self.dtype = forward_dtype
 
     @torch.no_grad()
-    def forward(self, inputs: dict[str, Tensor], weight: Tensor) -> Tensor:
+    def forward(self, inputs: Mapping[str, Tensor], weight: Tensor) -> Tensor:
         """The mixture at λ, like the logits with probabilities in their place."""
         device = next(iter(inputs.values())).device.type
         with torch.autocast(device, self.dtype or torch.bfloat16, enabled=self.dtype is not None):

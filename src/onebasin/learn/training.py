@@ -1,4 +1,4 @@
-"""The optimisation: steps, validation, the state, and how a run ends."""
+"""The course of a run: steps, validations, the best latents, the state on disk, and how it ends."""
 
 from __future__ import annotations
 
@@ -10,210 +10,130 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from onebasin.errors import Diverged, Stopped
-from onebasin.learn.batches import Batches
-from onebasin.learn.laws import draw
-from onebasin.learn.objective import Objective
-from onebasin.learn.options import LearnedMatching
-from onebasin.learn.parallel import World
-from onebasin.learn.permuting import Reassignment
 from onebasin.learn.signals import Signals
 from onebasin.learn.state import check_same, load_state, save_state
-from onebasin.learn.teacher import Teacher
+from onebasin.learn.steps import Steps, under
 from onebasin.tasks import Task
-
-BATCH = 250  # samples of a validation batch
 
 
 @dataclass(frozen=True)
 class Point:
-    """One validation: steps taken, samples (or tokens) seen, mean training loss since the last, midpoint loss."""
+    """One validation: steps taken, samples (of texts: tokens) seen, training loss since the last, midpoint loss."""
 
     step: int
     seen: int
-    train_loss: float
+    train_loss: float | None
     midpoint: float
     seconds: float
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is; as text, one line."""
+    """Where a run is; as text, one line.  `barrier` is the midpoint on the validation samples less the mean end."""
 
     step: int
     steps: int
     loss: float
-    barrier: float | None
+    barrier: float
     seconds_left: float
 
     def __str__(self) -> str:
-        barrier = "" if self.barrier is None else f", barrier at ½ about {max(self.barrier, 0.0):.4f}"
         minutes, seconds = divmod(round(self.seconds_left), 60)
-        return f"step {self.step}/{self.steps}, loss {self.loss:.4f}{barrier}, {minutes}:{seconds:02d} left"
+        barrier = f"barrier at ½ about {max(self.barrier, 0.0):.4f}"
+        return f"step {self.step}/{self.steps}, loss {self.loss:.4f}, {barrier}, {minutes}:{seconds:02d} left"
 
 
 class Run:
-    """One optimisation of an objective.  `train` may be called once; it begins where the state in `folder` ends."""
+    """One optimisation, kept in `folder` if there is one: `train` begins where the state there ends."""
 
-    def __init__(
-        self,
-        objective: Objective,
-        batches: Batches,
-        validation: Task,
-        options: LearnedMatching,
-        *,
-        world: World,
-        teacher: Teacher | None = None,
-        folder: Path | None = None,
-        about: dict[str, Any] | None = None,
-    ) -> None:
-        self.objective, self.batches, self.validation, self.options = objective, batches, validation, options
-        self.world, self.teacher, self.folder = world, teacher, folder
-        self.about = {"options": options.as_dict(), "processes": world.size, **(about or {})}
-        self.learned = objective.learned()
-        self.device = self.learned[0].device
-        for p in self.learned:
-            p.grad = torch.zeros_like(p)
-        self.weights = draw(options.law, options.steps * options.accumulate, options.seed).to(
-            self.device, objective.dtype
-        )
-        self.optimizer = _optimizer(self.learned, options)
-        self.permutations = Reassignment(objective, options.assign_every)
-        self.loss = _compiled(objective, options, self.device)
-        self.step, self.best_step, self.stale, self.before = 0, 0, 0, 0.0
+    def __init__(self, steps: Steps, validation: Task, folder: Path | None, about: dict[str, Any]) -> None:
+        self.steps, self.validation, self.folder, self.options = steps, validation, folder, steps.options
+        self.about = {**self.options.as_dict(), **about}
         self.history: list[Point] = []
-        self.best = self._latents()
-        self.total = torch.zeros((), dtype=torch.float64, device=self.device)  # of the loss since the last validation
-        self.counted = 0
-
-    # ---- one step
-
-    def _one_step(self) -> None:
-        """Latents one step further.  Nothing here waits for the device."""
-        options = self.options
-        self.permutations.refresh(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = options.lr * rate(self.step, options)
-        self.optimizer.zero_grad(set_to_none=False)  # gradients keep their place, as CUDA graphs need
-        for k in range(options.accumulate):
-            n = self.step * options.accumulate + k
-            inputs, labels = self.batches(n, self.device)
-            target = labels if self.teacher is None else self.teacher(inputs, self.weights[n])
-            self.total += self.loss(inputs, target, self.weights[n].clone())
-        gradients = [p.grad for p in self.learned if p.grad is not None]
-        if options.accumulate > 1:
-            torch._foreach_div_(gradients, options.accumulate)
-        self.world.average(gradients)
-        if options.clip:
-            nn.utils.clip_grad_norm_(self.learned, options.clip)
-        self.optimizer.step()
-        self.step += 1
-        self.counted += options.accumulate
-
-    # ---- the course
+        self.best, self.best_step, self.stale, self.before = steps.latents(), 0, 0, 0.0
+        self._start = time.perf_counter()
 
     def train(self, tick: Callable[[Progress], None] = lambda progress: None) -> None:
         """Optimise until the last step or the early stop, and leave the best latents in the objective."""
-        options, start = self.options, time.perf_counter()
+        options, steps = self.options, self.steps
         self._take_up()
-        ends = [self._validate(weight) for weight in (0.0, 1.0)]
+        chord = (self._validate(0.0) + self._validate(1.0)) / 2
         if not self.history:
-            self._record(self._validate(0.5), math.nan, 0.0)
-        first = self.step
+            self._record(None)
+        first, start = steps.done, time.perf_counter()
         with Signals() as signals:
-            while self.step < options.steps and not self._stale():
-                self._one_step()
-                due = self.step == options.steps
-                if due or self.step % options.log_every == 0:
-                    loss = self._train_loss()
-                    seconds = time.perf_counter() - start
-                    left = seconds / (self.step - first) * (options.steps - self.step)
-                    tick(Progress(self.step, options.steps, loss, self.history[-1].midpoint - sum(ends) / 2, left))
-                if due or self.step % options.eval_every == 0:
-                    self._record(self._validate(0.5), self._train_loss(), self.before + time.perf_counter() - start)
-                if due or self.step % options.save_every == 0 or signals.received:
-                    self._save(self.before + time.perf_counter() - start)
-                if signals.received:
-                    raise self._stopped(signals.received)
-        self._put_back(self.best)
+            while steps.done < options.steps and not 0 < options.patience <= self.stale:
+                steps.one()
+                last = steps.done == options.steps
+                told = last or steps.done % options.log_every == 0
+                if told:
+                    left = (time.perf_counter() - start) / (steps.done - first) * (options.steps - steps.done)
+                    barrier = self.history[-1].midpoint - chord
+                    tick(Progress(steps.done, options.steps, self._train_loss(), barrier, left))
+                if last or steps.done % options.eval_every == 0:
+                    self._record(self._train_loss())
+                alone = steps.world.size == 1
+                stop = steps.world.any(signals.received, steps.device) if told or alone else None
+                if last or stop or steps.done % options.save_every == 0:
+                    self._save()
+                if stop:
+                    raise self._stopped(stop)
+        steps.put(self.best)
 
-    def _stale(self) -> bool:
-        return 0 < self.options.patience <= self.stale
-
-    def _record(self, midpoint: float, train_loss: float, seconds: float) -> None:
-        """Note a validation; the best midpoint so far keeps its latents."""
-        rows = self.options.batch * self.options.accumulate
-        better = not self.history or midpoint < self.history_best()
-        self.history.append(
-            Point(self.step, self.step * rows * self.batches.data.length, train_loss, midpoint, seconds)
-        )
-        self.stale = 0 if better else self.stale + 1
-        if better:
-            self.best_step, self.best = self.step, self._latents()
-        self.total.zero_()
-        self.counted = 0
-
-    def history_best(self) -> float:
-        return min(point.midpoint for point in self.history)
+    def _seconds(self) -> float:
+        return self.before + time.perf_counter() - self._start
 
     def _train_loss(self) -> float:
-        loss = float(self.total) / max(self.counted, 1)
+        loss = self.steps.mean_loss()
         if not math.isfinite(loss):
             raise Diverged(
                 "The loss is not finite",
                 expected="a finite cross entropy",
-                found=f"{loss} at step {self.step}; {self._kept()}",
+                found=f"{loss} at step {self.steps.done}; {self._kept()}",
                 next_step="use a smaller lr, or dtype float32",
             )
         return loss
 
+    def _record(self, train_loss: float | None) -> None:
+        """Validate; the best midpoint so far keeps its latents."""
+        midpoint, data = self._validate(0.5), self.steps.batches.data
+        each = self.options.batch * self.options.accumulate * data.length
+        better = all(midpoint < point.midpoint for point in self.history)
+        self.history.append(Point(self.steps.done, self.steps.done * each, train_loss, midpoint, self._seconds()))
+        self.stale = 0 if better else self.stale + 1
+        if better:
+            self.best_step, self.best = self.steps.done, self.steps.latents()
+        self.steps.forget()
+
     @torch.no_grad()
     def _validate(self, weight: float) -> float:
         """The loss at λ on the whole validation task."""
-        model = self.objective.model
-        training, total, count = model.training, torch.zeros((), dtype=torch.float64, device=self.device), 0
-        model.eval()
-        where = torch.tensor(weight, dtype=self.objective.dtype, device=self.device)
-        call = self.objective.at(where)
-        for inputs, labels in self.validation.batches(BATCH):
-            target = labels if self.teacher is None else self.teacher(inputs, where)
-            total += call(inputs, target).double() * labels.numel()
+        objective, device = self.steps.objective, self.steps.device
+        training, total, count = objective.model.training, torch.zeros((), dtype=torch.float64, device=device), 0
+        objective.model.eval()
+        share = torch.tensor(weight, dtype=objective.dtype, device=device)
+        call = objective.at(share)
+        for inputs, labels in self.validation.batches(max(self.options.batch // self.steps.world.size, 1)):
+            total += call(inputs, objective.target(inputs, labels, share)).double() * labels.numel()
             count += labels.numel()
-        model.train(training)
-        return self.world.agreed(float(total) / count, self.device)
+        objective.model.train(training)
+        return self.steps.world.agreed(float(total) / count, device)
 
-    # ---- the state
-
-    def _latents(self) -> dict[str, Tensor]:
-        return {name: x.detach().clone() for name, x in self.objective.sides.state_dict().items()}
-
-    def _put_back(self, latents: dict[str, Tensor]) -> None:
-        self.objective.sides.load_state_dict(latents)
-
-    def _save(self, seconds: float) -> None:
+    def _save(self) -> None:
         if self.folder is None:
             return
-        if not all(bool(p.isfinite().all()) for p in self.learned):
-            raise Diverged(
-                "The latents are not finite", found=f"step {self.step}; {self._kept()}", next_step="use a smaller lr"
-            )
-        if self.world.rank:
+        if not all(bool(p.isfinite().all()) for p in self.steps.learned):
+            found = f"step {self.steps.done}; {self._kept()}"
+            raise Diverged("The latents are not finite", found=found, next_step="use a smaller lr")
+        if self.steps.world.rank:
             return
-        tensors = {f"latents/{name}": x for name, x in self._latents().items()}
-        tensors |= {f"best/{name}": x for name, x in self.best.items()}
-        tensors |= {f"pending/{name}": x for name, x in self.permutations.pending().items()}
-        for i, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer/{i}/{name}": x for name, x in state.items()}
-        tensors |= {"random/cpu": torch.get_rng_state(), "loss": self.total}
-        if self.device.type == "cuda":
-            tensors["random/cuda"] = torch.cuda.get_rng_state(self.device)
         numbers = {
-            "step": self.step, "best_step": self.best_step, "stale": self.stale, "counted": self.counted,
-            "seconds": seconds, "history": [asdict(point) for point in self.history], "about": self.about,
+            "step": self.steps.done, "counted": self.steps.counted, "best_step": self.best_step, "stale": self.stale,
+            "seconds": self._seconds(), "history": [asdict(point) for point in self.history], "about": self.about,
         }  # fmt: skip
-        save_state(self.folder, tensors, numbers)
+        save_state(self.folder, self.steps.tensors() | {f"best/{n}": x for n, x in self.best.items()}, numbers)
 
     def _take_up(self) -> None:
         """Continue the run kept in the folder, if there is one."""
@@ -221,21 +141,10 @@ class Run:
         if found is None or self.folder is None:
             return
         tensors, numbers = found
-        check_same(_flat(self.about), _flat(numbers["about"]), self.folder)
-        self._put_back(_under(tensors, "latents"))
-        self.best = {name: x.to(self.device) for name, x in _under(tensors, "best").items()}
-        self.permutations.take_up(_under(tensors, "pending"))
-        states: dict[int, dict[str, Tensor]] = {}
-        for name, x in _under(tensors, "optimizer").items():
-            i, _, part = name.partition("/")
-            states.setdefault(int(i), {})[part] = x
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": states})
-        torch.set_rng_state(tensors["random/cpu"])
-        if "random/cuda" in tensors and self.device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
-        self.total.copy_(tensors["loss"])
-        self.step, self.best_step, self.stale = numbers["step"], numbers["best_step"], numbers["stale"]
-        self.counted, self.before = numbers["counted"], numbers["seconds"]
+        check_same(self.about, numbers["about"], self.folder)
+        self.steps.take_up(tensors, numbers["step"], numbers["counted"])
+        self.best = {name: x.to(self.steps.device) for name, x in under(tensors, "best").items()}
+        self.best_step, self.stale, self.before = numbers["best_step"], numbers["stale"], numbers["seconds"]
         self.history = [Point(**point) for point in numbers["history"]]
 
     def _kept(self) -> str:
@@ -243,45 +152,5 @@ class Run:
 
     def _stopped(self, signal: str) -> Stopped:
         step = "run the same command again to go on" if self.folder else "give a folder for the state next time"
-        return Stopped(f"Learning was stopped by {signal} after step {self.step}", found=self._kept(), next_step=step)
-
-
-def rate(step: int, options: LearnedMatching) -> float:
-    """The learning rate of a step as a share of `lr`: linear warm-up, then a half cosine to zero (or constant)."""
-    warm = round(options.warmup * options.steps)
-    if step < warm:
-        return (step + 1) / (warm + 1)
-    if options.schedule == "constant":
-        return 1.0
-    return (1 + math.cos(math.pi * (step - warm) / max(options.steps - warm, 1))) / 2
-
-
-def _optimizer(learned: list[nn.Parameter], options: LearnedMatching) -> torch.optim.Optimizer:
-    kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.Adam
-    fused = learned[0].is_cuda
-    return kind(learned, lr=options.lr, weight_decay=options.weight_decay, fused=fused)
-
-
-def _compiled(objective: Objective, options: LearnedMatching, device: torch.device) -> Callable[..., Tensor]:
-    """A function that adds to the gradients and returns the loss."""
-    mode = options.compile
-    if mode == "auto":
-        mode = "default" if device.type == "cuda" else "off"
-    if mode == "off":
-        return lambda inputs, labels, weight: objective(inputs, labels, weight, back=True)
-    forward = torch.compile(objective, mode=mode, dynamic=False)
-
-    def step(inputs: dict[str, Tensor], labels: Tensor, weight: Tensor) -> Tensor:
-        loss: Tensor = forward(inputs, labels, weight)
-        loss.backward()
-        return loss.detach()
-
-    return step
-
-
-def _under(tensors: dict[str, Tensor], front: str) -> dict[str, Tensor]:
-    return {name.removeprefix(f"{front}/"): x for name, x in tensors.items() if name.startswith(f"{front}/")}
-
-
-def _flat(about: dict[str, Any]) -> dict[str, Any]:
-    return {**about["options"], **{name: x for name, x in about.items() if name != "options"}}
+        what = f"Learning was stopped by {signal} after step {self.steps.done}"
+        return Stopped(what, found=self._kept(), next_step=step)
