@@ -83,8 +83,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 VERBS = {
     "align": {
-        "a", "b", "--out", "-o", "--method", "--preset", "--spaces", "--task", "--samples", "--length", "--device",
-        "--dtype", "--max-shard-size", "--mergekit", "--set", "--dry-run", "--json", "--quiet",
+        "a", "b", "--out", "-o", "--method", "--preset", "--spaces", "--task", "--samples", "--length", "--start",
+        "--steps", "--learn", "--device", "--dtype", "--max-shard-size", "--mergekit", "--set", "--dry-run", "--resume",
+        "--json", "--quiet",
     },
     "barrier": {
         "a", "b", "--task", "--out", "-o", "--path", "--points", "--samples", "--length", "--batch-size", "--device",
@@ -94,9 +95,10 @@ VERBS = {
     "inspect": {"a", "b", "--revision", "--json"},
     "merge": {
         "a", "b", "--out", "-o", "--weight", "--method", "--preset", "--spaces", "--task", "--samples", "--length",
-        "--device", "--dtype", "--max-shard-size", "--set", "--dry-run", "--json", "--quiet",
+        "--start", "--steps", "--learn", "--device", "--dtype", "--max-shard-size", "--set", "--dry-run", "--resume",
+        "--json", "--quiet",
     },
-    "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--json", "--quiet"},
+    "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--resume", "--json", "--quiet"},
     "verify": {"a", "--revision", "--seed", "--json", "--quiet"},
 }  # fmt: skip
 

@@ -136,7 +136,8 @@ def test_the_choices_are_those_of_the_code():
     """The schema's lists of words are the lists of the layers above."""
     assert get_args(kinds.Dtype) == tuple(dtype.name for dtype in DTYPES.values() if dtype.is_float)
     assert {field.name for field in fields(Align)} >= {"method"}
-    assert get_args(kinds.Method) == METHODS
+    assert set(get_args(kinds.Method)) == set(kinds.USED) > set(METHODS)
+    assert set(get_args(kinds.Start)) == {*METHODS, "identity"}
     with pytest.raises(OnebasinError) as refused:
         path_between("scenic", None, None)
     assert str(refused.value.expected) == "factor, circuit"
@@ -145,19 +146,19 @@ def test_the_choices_are_those_of_the_code():
 def test_the_help_shows_the_defaults_of_the_recipe():
     """Flags have no defaults of their own; what the help shows must be what the recipe takes."""
     commands = typer.main.get_command(app).commands
-    activation = {"method": "activation", "task": {"data": "builtin:python"}}
-    least = {"align": {**LEAST["align"], **activation}, "merge": {**LEAST["merge"], **activation},
+    learned = {"method": "learned", "task": {"data": "builtin:python"}}
+    least = {"align": {**LEAST["align"], **learned}, "merge": {**LEAST["merge"], **learned},
              "barrier": {**LEAST["barrier"], "task": {"data": "builtin:python"}}}  # fmt: skip
     checked = set()
     for verb, document in least.items():
         recipe = parse(document)
-        places = (recipe, recipe.task, recipe.write)
+        places = (recipe, recipe.task, recipe.write, getattr(recipe, "learn", None))
         for option in commands[verb].params:
             if isinstance(option.show_default, str) and option.name != "method":
                 (default,) = {getattr(x, option.name) for x in places if hasattr(x, option.name)}
                 assert option.show_default == str(default), (verb, option.name)
                 checked.add(option.name)
-    assert checked == {"samples", "device", "max_shard_size", "weight", "path", "points", "batch_size"}
+    assert checked == {"start", "steps", "device", "max_shard_size", "weight", "path", "points", "batch_size"}
 
 
 # ---- documents

@@ -22,19 +22,17 @@ Start = Annotated[
     str | None,
     typer.Option(help="What learning begins with: weight, activation or identity.", show_default="activation"),
 ]
-Steps = Annotated[int | None, typer.Option(help="Steps of learning.", show_default="1000, auto 300")]
+Steps = Annotated[int | None, typer.Option(help="Steps of learning (auto: 300).", show_default="1000")]
 Learn = Annotated[
     list[str] | None,
-    typer.Option(
-        help="What learns: residual, qk, ov, heads, units, scale.  Repeatable.", show_default="residual, qk, ov"
-    ),
+    typer.Option(help="What learns: residual, qk, ov (these by default), heads, units, scale.  Repeatable."),
 ]
 Preset = Annotated[str | None, typer.Option(help="A named set of options of weight matching.")]
 Spaces = Annotated[
     list[str] | None, typer.Option(help="Match only these spaces, like attention; the others stay.  Repeatable.")
 ]
 Task = Annotated[str | None, typer.Option(help=f"Inputs, with labels where these are learned from: {FORMS}")]
-Samples = Annotated[int | None, typer.Option(help="How many inputs of the task to use.", show_default="all")]
+Samples = Annotated[int | None, typer.Option(help="How many inputs of the task to use, if not all.")]
 Length = Annotated[int | None, typer.Option(help="Tokens per text or window.")]
 Dtype = Annotated[
     str | None, typer.Option(help="float32, bfloat16 or float16; as stored in the inputs when not given.")
