@@ -69,7 +69,7 @@ def test_the_result_is_never_worse_than_the_starts_and_exact(tmp_path: Path, mod
 
 def test_labels_are_used_where_there_are_some(tmp_path: Path) -> None:
     a, b = pair(tmp_path, *MODELS[0])
-    chosen = choose(a, b, inputs(a, b), SHORT)
+    chosen = choose(a, b, replace(inputs(a, b), name="text"), SHORT)
     assert chosen.learned.options.loss == "task"
     assert "task loss" in chosen.why
 

@@ -19,7 +19,7 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.landscape import FactorPath
 from onebasin.learn import Learned, LearnedMatching, aligned, learn
 from onebasin.learn.teacher import Teacher, mean_loss
-from onebasin.tasks import IGNORED, Task, synthetic_task, training
+from onebasin.tasks import Task, synthetic_task, training
 
 PROBES = 500  # inputs that activations are looked at on, at most
 HELD = 0.2  # the share of the inputs that is held back
@@ -51,22 +51,21 @@ def choose(
     if task is None:
         tick("synthetic inputs")
     data = task or synthetic_task([a, b], device=device)
-    labelled = task is not None and not bool((task.labels == IGNORED).all())
-    options = replace(options or QUICK, loss="task" if labelled else "agreement")
+    options = replace(options or QUICK, loss="task" if data.labelled else "agreement")
     rest, held = training(data).split(max(1, round(HELD * len(data))))
     options = replace(options, batch=min(options.batch, len(rest)))
     starts = {"weights": align(a, b, "weight", device=device, tick=tick)}
     probes = [inputs for inputs, _ in data.first(min(PROBES, len(data))).batches(50)]
     starts["activations"] = align(a, b, "activation", batches=probes, device=device, tick=tick)
     tick("comparing the starts")
-    teacher = None if labelled else Teacher(a, b, data.kind).to(device)
+    teacher = None if data.labelled else Teacher(a, b, data.kind).to(device)
     midpoints = {name: _midpoint(start, held, teacher, device) for name, start in starts.items()}
     best = min(midpoints, key=lambda name: midpoints[name])
     found = learn(
         a, b, starts[best].matched, rest, held, options, device=device, folder=folder,
         tick=lambda progress: tick(f"learning, {progress}"),
     )  # fmt: skip
-    return Chosen(aligned(a, b, found), found, midpoints, _why(task, data, labelled, midpoints, best, found))
+    return Chosen(aligned(a, b, found), found, midpoints, _why(task, data, midpoints, best, found))
 
 
 def _midpoint(start: Aligned, held: Task, teacher: Teacher | None, device: torch.device | str) -> float:
@@ -75,13 +74,13 @@ def _midpoint(start: Aligned, held: Task, teacher: Teacher | None, device: torch
     return mean_loss(model, held, teacher, torch.device(device))
 
 
-def _why(task: Task | None, data: Task, labelled: bool, midpoints: dict[str, float], best: str, found: Learned) -> str:
+def _why(task: Task | None, data: Task, midpoints: dict[str, float], best: str, found: Learned) -> str:
     """In words, with the figures."""
     seen = f"no task was given, so the models made up {len(data)} inputs" if task is None else f"given {data.name}"
-    loss = "the task loss" if labelled else "agreement with the end points"
     losses = ", ".join(f"{loss:.4g} from {name}" for name, loss in midpoints.items())
+    by = "the task loss" if data.labelled else "agreement with the end points"
     after = min(point.midpoint for point in found.history)
     return (
-        f"{seen}; the midpoint's loss on inputs held back is {losses}, so {best} are the start; learning by {loss} "
+        f"{seen}; the midpoint's loss on inputs held back is {losses}, so {best} are the start; learning by {by} "
         f"leaves {after:.4g} after step {found.best_step} of {found.options.steps}"
     )

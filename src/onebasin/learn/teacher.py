@@ -42,7 +42,7 @@ class Teacher(nn.Module):
 
 def check_labelled(task: Training) -> None:
     """A task loss needs labels."""
-    if isinstance(task, Task) and bool((task.labels == IGNORED).all()):
+    if isinstance(task, Task) and not task.labelled:
         raise BadTask(
             "The task has no labels to learn from",
             expected="labelled samples",

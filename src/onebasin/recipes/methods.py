@@ -27,8 +27,9 @@ def find(plan: Plan, recipe: Align | Merge, state: Path, tick: Tick) -> tuple[Al
     assert plan.data is not None
     start = None if recipe.start == "identity" else _matched(plan, recipe, str(recipe.start), tick).matched
     held = min(HELD, max(1, len(training(plan.data)) // 10))
+    chosen = options(recipe, labelled=plan.data.labelled)
     found = learn(
-        plan.a, plan.b, start, plan.data, held, options(recipe, plan.data.name), device=plan.device, folder=state,
+        plan.a, plan.b, start, plan.data, held, chosen, device=plan.device, folder=state,
         tick=lambda now: shown(now, tick),
     )  # fmt: skip
     return aligned(plan.a, plan.b, found), {"start": recipe.start, "learning": course(found)}
@@ -41,14 +42,14 @@ def _matched(plan: Plan, recipe: Align | Merge, method: str, tick: Tick) -> Alig
     return align(plan.a, plan.b, method, weight=recipe.matching, batches=batches, device=plan.device, tick=tick)
 
 
-def options(recipe: Align | Merge, data: str) -> LearnedMatching:
-    """The recipe's options of learning as its method has them; inputs that the models made up have no true labels."""
+def options(recipe: Align | Merge, *, labelled: bool) -> LearnedMatching:
+    """The recipe's options of learning as its method has them; without labels the end points are the teachers."""
     chosen = recipe.learn or LearnedMatching()
     if recipe.method == "dual":
         chosen = replace(chosen, two_sided=True)
     if recipe.method == "soft":
         chosen = replace(chosen, permutations="soft", learn=tuple(dict.fromkeys((*chosen.learn, "heads", "units"))))
-    return replace(chosen, loss="agreement") if data == "synthetic" else chosen
+    return chosen if labelled else replace(chosen, loss="agreement")
 
 
 def shown(now: Progress, tick: Tick) -> None:

@@ -10,7 +10,7 @@ from onebasin.tasks.builtin import builtin
 from onebasin.tasks.hub import hub_dataset
 from onebasin.tasks.image_files import image_files
 from onebasin.tasks.synthetic import synthetic_task
-from onebasin.tasks.task import Task
+from onebasin.tasks.task import SYNTHETIC, Task
 from onebasin.tasks.text import labelled_file, text_file
 
 FORMS = (
@@ -28,7 +28,7 @@ def load_task(
     text or window, at most the model's positions.  By default everything, but not above 20,000 images, 1,000 windows
     and 1,024 tokens.  The forms are `FORMS`; `Task.about` says what was taken.
     """
-    if text == "synthetic":
+    if text == SYNTHETIC:
         return synthetic_task([checkpoint, *others], samples=samples, length=length)
     kind, _, rest = text.partition(":")
     match kind if rest else "":

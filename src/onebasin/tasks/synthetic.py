@@ -19,7 +19,7 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.spec import Images
 from onebasin.tasks.images import image_task
-from onebasin.tasks.task import IGNORED, LANGUAGE, Task, head_of
+from onebasin.tasks.task import IGNORED, LANGUAGE, SYNTHETIC, Task, head_of
 from onebasin.tasks.tokens import reads_tokens, sequence_length, tokenizer_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _pictures(checkpoint: Checkpoint, samples: int, seed: int) -> Task:
     assert isinstance(reads, Images)
     pictures = [partial(dead_leaves, i, seed, reads.height, reads.width, reads.channels) for i in range(samples)]
     about = {"source": "synthetic: dead leaves", "seed": seed}
-    task = image_task(pictures, [0] * samples, checkpoint, "synthetic", about, samples)
+    task = image_task(pictures, [0] * samples, checkpoint, SYNTHETIC, about, samples)
     return task.unlabelled()
 
 
@@ -93,7 +93,7 @@ def _windows(models: Sequence[Checkpoint], samples: int, length: int, seed: int,
     windows = torch.cat(made).cpu()
     about = {"source": "synthetic: sampled from the models", "seed": seed, "samples": samples, "length": length}
     inputs = {"input_ids": windows[:, :-1].contiguous()}
-    return Task("synthetic", LANGUAGE, inputs, windows[:, 1:].contiguous(), about)
+    return Task(SYNTHETIC, LANGUAGE, inputs, windows[:, 1:].contiguous(), about)
 
 
 def _first_tokens(checkpoint: Checkpoint, count: int) -> Tensor:
@@ -136,4 +136,4 @@ def _words(checkpoint: Checkpoint, samples: int, length: int, seed: int) -> Task
             ids[:, place] = around
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     about = {"source": "synthetic: random words", "seed": seed, "samples": samples, "length": length}
-    return Task("synthetic", head_of(checkpoint), inputs, torch.full((samples,), IGNORED), about)
+    return Task(SYNTHETIC, head_of(checkpoint), inputs, torch.full((samples,), IGNORED), about)

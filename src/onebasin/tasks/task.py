@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor, device
 
 CLASSIFICATION, LANGUAGE = "classification", "language"
+SYNTHETIC = "synthetic"  # the name of inputs that models made up
 IGNORED = -100  # a label that is not counted
 
 _KINDS = {  # what the end of a model's class name says about its head
@@ -39,6 +40,11 @@ class Task:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether there is a truth to learn from; text that models made up has none."""
+        return self.name != SYNTHETIC and bool((self.labels != IGNORED).any())
 
     @property
     def length(self) -> int:
