@@ -1,9 +1,12 @@
-"""Matching without training on the trained pairs: barriers on full test splits, and scrambled copies put back.
+"""Matching without labels on the trained pairs: barriers on full test splits, and scrambled copies put back.
 
-Every pair is measured as stored ("none"), aligned by weights (no data) and aligned by activations (500 training images,
-200 training windows or 500 training texts, labels unused), on both paths, 11 points.  A scrambled copy is a random
-element of every space (condition up to 10) written in float32; "excess" is the loss of its average with the original
-less the original's own.
+Every pair is measured as stored ("none"), aligned by weights ("weight", the P1 presets, and permutations alone), by
+activations (500 training images, 200 training windows or 500 training texts, labels unused) and by the automatic method
+without data ("auto") and with the same unlabelled inputs ("auto, unlabelled inputs"), on both paths, 11 points.  A
+scrambled copy is a random element of every space (condition up to 10) written in float32; "excess" is the loss of its
+average with the original less the original's own.
+
+The pairs are measured side by side, one process each, so seconds are not those of a free machine.
 """
 
 import csv
@@ -11,7 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +24,25 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 NEEDS = (SHARED / "zoo", SHARED / "data")
 PAIRS = ("vit-cifar10-l2", "vit-cifar10-adamw", "gpt2-wikitext2", "llama-wikitext2", "bert-agnews")
 TEST = {"vit": (10_000, None), "gpt2": (1000, 256), "llama": (1000, 256), "bert": (7600, 64)}
+PATHS = ("factor", "circuit")
 PROBES = {"vit": 500, "gpt2": 200, "llama": 200, "bert": 500}
 
 
 def measure() -> dict[str, Any]:
     import torch
 
-    with tempfile.TemporaryDirectory() as scratch:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return {"device": device, **side_by_side(measure_pair, device)}
+
+
+def side_by_side(job: Callable[[Path, Path, str, str], dict[str, Any]], device: str) -> dict[str, Any]:
+    """`job` for every pair, each in a process of its own."""
+    with tempfile.TemporaryDirectory() as scratch, ProcessPoolExecutor(len(PAIRS), get_context("spawn")) as pool:
         zoo, data = Path(scratch) / "zoo", Path(scratch)
         subprocess.run([sys.executable, SHARED / "zoo" / "unpack", zoo], check=True, stdout=subprocess.DEVNULL)
         write_data(data)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        results: dict[str, Any] = {"device of the evaluation": device, "pairs": {}, "scrambled": {}}
-        for pair in PAIRS:
-            results["pairs"][pair] = measure_pair(zoo, data, pair, device)
-            for side in (0, 1):
-                name = f"{pair}-{side}"
-                results["scrambled"][name] = put_back(zoo / name, data, device, Path(scratch) / f"scrambled-{name}")
-        return results
+        running = {pair: pool.submit(job, zoo, data, pair, device) for pair in PAIRS}
+        return {pair: future.result() for pair, future in running.items()}
 
 
 def write_data(folder: Path) -> None:
@@ -46,7 +52,7 @@ def write_data(folder: Path) -> None:
     sys.path.insert(0, str(SHARED / "data"))
     import load
 
-    for split, limit in (("train", 500), ("test", None)):
+    for split, limit in (("train", 5000), ("test", None)):
         images, labels = load.cifar10(split, limit=limit)
         np.savez(folder / f"cifar10-{split}.npz", images=images, labels=labels)
     for split in ("train", "valid"):
@@ -78,40 +84,58 @@ def tasks(name: str, data: Path, checkpoint: Any) -> tuple[Any, Any]:
     return test, probes
 
 
-def alignments(a: Any, b: Any, probes: Any) -> Iterator[tuple[str, Any, float]]:
+def alignments(a: Any, b: Any, probes: Any, device: str) -> Iterator[tuple[str, Any, float]]:
     """(method, aligned pair, seconds), beginning with the files as they are."""
     from onebasin.aligning import align
+    from onebasin.automatic import choose
+    from onebasin.match import PRESETS
 
+    batches = [inputs for inputs, _ in probes.batches(50)]
+    ways: dict[str, Callable[[], Any]] = {
+        "weight": lambda: align(a, b),
+        "weight, permutations only": lambda: align(a, b, weight=PRESETS["permutation"]),
+        "weight, p1-paper": lambda: align(a, b, weight=PRESETS["p1-paper"]),
+        "weight, p1-code": lambda: align(a, b, weight=PRESETS["p1-code"]),
+        "activation": lambda: align(a, b, "activation", batches=batches, device=device),
+        "auto": lambda: choose(a, b, device=device).aligned,
+        "auto, unlabelled inputs": lambda: choose(a, b, probes.unlabelled(), device=device).aligned,
+    }
     yield "none", None, 0.0
-    for method in ("weight", "activation"):
+    for method, way in ways.items():
         start = time.perf_counter()
-        aligned = align(a, b, method, batches=[inputs for inputs, _ in probes.batches(50)])
-        yield method, aligned, time.perf_counter() - start
+        yield method, way(), time.perf_counter() - start
 
 
 def measure_pair(zoo: Path, data: Path, pair: str, device: str) -> dict[str, Any]:
+    """All methods on one pair, then a scrambled copy of each of the two."""
     from onebasin import Checkpoint
+
+    a, b = (Checkpoint.open(zoo / f"{pair}-{side}") for side in (0, 1))
+    test, probes = tasks(pair, data, a)
+    rows = {}
+    for method, aligned, seconds in alignments(a, b, probes, device):
+        rows[method] = {"seconds": round(seconds, 1), **curves(a, b, aligned, test, device)}
+        print(pair, method, {path: round(rows[method][path]["barrier"]["loss"], 4) for path in PATHS},
+              rows[method]["seconds"], file=sys.stderr, flush=True)  # fmt: skip
+    names = [f"{pair}-{side}" for side in (0, 1)]
+    copies = {name: put_back(zoo / name, data, device, data / f"scrambled-{name}") for name in names}
+    return {"methods": rows, "scrambled": copies}
+
+
+def curves(a: Any, b: Any, aligned: Any, test: Any, device: str) -> dict[str, Any]:
+    """Both paths between the models as stored (aligned None) or aligned, and what the certificate says."""
     from onebasin.landscape import measure as curve_of
     from onebasin.landscape import path_between
     from onebasin.report.certificate import certificate
 
-    a, b = (Checkpoint.open(zoo / f"{pair}-{side}") for side in (0, 1))
-    test, probes = tasks(pair, data, a)
-    rows: dict[str, Any] = {}
-    for method, aligned, seconds in alignments(a, b, probes):
-        ends = (a, b) if aligned is None else (aligned.a.in_memory(), aligned.b.in_memory())
-        row: dict[str, Any] = {"matching seconds": round(seconds, 1)}
-        for path in ("factor", "circuit"):
-            curve = curve_of(path_between(path, *ends), test, 11, batch_size=250, device=device)
-            row[path] = curve.as_dict()
-        if aligned is not None:
-            report = certificate(b, aligned)
-            row["output drift of aligned B"] = report["output_drift"]
-            row["gauge"], row["sweeps"] = report["gauge"], report["sweeps"]
-        rows[method] = row
-        print(pair, method, {path: round(row[path]["barrier"]["loss"], 4) for path in ("factor", "circuit")},
-              row["matching seconds"], file=sys.stderr, flush=True)  # fmt: skip
-    return rows
+    ends = (a, b) if aligned is None else (aligned.a.in_memory(), aligned.b.in_memory())
+    row: dict[str, Any] = {
+        path: curve_of(path_between(path, *ends), test, 11, batch_size=250, device=device).as_dict() for path in PATHS
+    }
+    if aligned is not None:
+        report = certificate(b, aligned)
+        row |= {"output drift of aligned B": report["output_drift"], "gauge": report["gauge"]}
+    return row
 
 
 def put_back(folder: Path, data: Path, device: str, copy: Path) -> dict[str, float]:

@@ -50,8 +50,9 @@ def choose(
     check_pair(a, b)
     if task is None:
         tick("synthetic inputs")
-    data = task or synthetic_task([a, b], device=device)
-    options = replace(options or QUICK, loss="task" if data.labelled else "agreement")
+    options = options or QUICK
+    data = task or synthetic_task([a, b], seed=options.seed, device=device)
+    options = replace(options, loss="task" if data.labelled else "agreement")
     rest, held = training(data).split(max(1, round(HELD * len(data))))
     options = replace(options, batch=min(options.batch, len(rest)))
     starts = {"weights": align(a, b, "weight", device=device, tick=tick)}

@@ -87,8 +87,8 @@ class Task:
         return parts[0], parts[1]
 
     def unlabelled(self) -> Task:
-        """The same inputs, with every label taken away."""
-        return replace(self, labels=self.labels.new_full(self.labels.shape, IGNORED))
+        """The same inputs, with every label taken away, and the text that windows were taken from."""
+        return replace(self, labels=self.labels.new_full(self.labels.shape, IGNORED), text=None)
 
     def first(self, n: int) -> Task:
         """The first n samples."""

@@ -1,0 +1,68 @@
+"""Alignment without any data: the automatic method on what the models make up themselves, against weight matching.
+
+For every trained pair and three seeds (of the made-up inputs and of the order they are learned in): barriers on the
+factor and the circuit path, full test splits, 11 points, with the seconds beside those of weight matching.  Then the
+start of learned matching with labels, from both: the midpoint's loss on held-back training samples against steps.
+
+The pairs are measured side by side, one process each, so seconds are not those of a free machine.
+"""
+
+import statistics
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from matching import NEEDS as NEEDS
+from matching import PATHS, curves, side_by_side, task_of, tasks
+
+SEEDS = (0, 1, 2)
+STEPS = 300  # of learned matching, to compare the starts
+SAMPLES = {"vit": (5000, None), "bert": (5000, 64)}  # to learn from; of a text, all of it
+
+
+def measure() -> dict[str, Any]:
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return {"device": device, "seeds": SEEDS, **side_by_side(measure_pair, device)}
+
+
+def measure_pair(zoo: Path, data: Path, pair: str, device: str) -> dict[str, Any]:
+    from onebasin import Checkpoint
+    from onebasin.aligning import align
+    from onebasin.automatic import QUICK, choose
+
+    a, b = (Checkpoint.open(zoo / f"{pair}-{side}") for side in (0, 1))
+    test, _ = tasks(pair, data, a)
+    start = time.perf_counter()
+    by_weight = align(a, b)
+    rows: dict[str, Any] = {
+        "none": curves(a, b, None, test, device),
+        "weight": {"seconds": round(time.perf_counter() - start, 1), **curves(a, b, by_weight, test, device)},
+    }
+    for seed in SEEDS:
+        start = time.perf_counter()
+        chosen = choose(a, b, options=replace(QUICK, seed=seed), device=device)
+        row = {"seconds": round(time.perf_counter() - start, 1), "why": chosen.why}
+        rows[f"auto, seed {seed}"] = {**row, **curves(a, b, chosen.aligned, test, device)}
+        print(pair, seed, [round(rows[f"auto, seed {seed}"][path]["barrier"]["loss"], 4) for path in PATHS],
+              row["seconds"], file=sys.stderr, flush=True)  # fmt: skip
+    spread = {path: [rows[f"auto, seed {seed}"][path]["barrier"]["loss"] for seed in SEEDS] for path in PATHS}
+    summary = {p: {"mean": statistics.mean(x), "deviation": statistics.stdev(x)} for p, x in spread.items()}
+    starts = {"weight": by_weight.matched, "auto": chosen.learned.alignment}
+    learning = {name: learned(a, b, begin, data, pair, device) for name, begin in starts.items()}
+    return {"methods": rows, "auto, all seeds": summary, "learned with labels from": learning}
+
+
+def learned(a: Any, b: Any, start: Any, data: Path, pair: str, device: str) -> list[dict[str, float]]:
+    """Steps and the midpoint's loss on held-back samples, from one start."""
+    from onebasin.learn import LearnedMatching, learn
+    from onebasin.tasks import load_task
+
+    samples, length = SAMPLES.get(pair.split("-")[0], (1000, 256))
+    task = load_task(task_of(pair, data, test=False), a, samples=samples, length=length)
+    options = LearnedMatching(steps=STEPS, batch=64, lr=3e-3, eval_every=25, compile="off")
+    found = learn(a, b, start, task, 500, options, device=device)
+    return [{"step": point.step, "midpoint loss": point.midpoint} for point in found.history]
