@@ -37,6 +37,7 @@ IMAGES = {"batch": 128, "augment": True, "steps": 10 * EPOCH, "lr": 3e-3, "eval_
 SHORT = {**IMAGES, "steps": 3 * EPOCH}
 LANGUAGE = {"batch": 64, "steps": 5000, "lr": 5e-3, "eval_every": 250}
 TEXTS = {"batch": 128, "steps": 2000, "lr": 3e-3, "eval_every": 100}
+SCALED = ("residual", "qk", "ov", "units")  # gated units have scales
 EVERYTHING = ("residual", "qk", "ov", "heads", "units")
 ONLY_PERMUTATIONS = {"learn": ("heads", "units"), "permutations": "straight-through"}
 SOFT = {**ONLY_PERMUTATIONS, "permutations": "soft"}
@@ -50,7 +51,7 @@ EXPERIMENTS: dict[str, dict[str, Row]] = {
     },
     "vit-adamw": {"factor path": (ADAMW, "activation", IMAGES)},
     "gpt2": {"factor path": ("gpt2-wikitext2", "activation", LANGUAGE)},
-    "llama": {"factor path": ("llama-wikitext2", "activation", LANGUAGE)},
+    "llama": {"factor path": ("llama-wikitext2", "activation", {**LANGUAGE, "learn": SCALED})},
     "bert": {
         "factor path": ("bert-agnews", "activation", TEXTS),
         "with straight-through permutations": (

@@ -145,6 +145,22 @@ def test_checkpointed_activations_have_the_same_gradients(root, name):
         torch.testing.assert_close(plain, again, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # what torch's compiler does
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM"])
+def test_the_step_is_one_graph_for_the_compiler(root, name):
+    """Transport, interpolation, model and loss are traced whole, with the gradients of the eager step."""
+    made, a, _ = objective(root, name, tokens=1)
+    task = taught_by(a, 4)
+    made(task.inputs, task.labels, share(0.45), back=True)
+    eager = [p.grad for p in made.learned()]
+    made.zero_grad()
+    torch.compiler.reset()
+    whole = torch.compile(made, backend="eager", fullgraph=True, dynamic=False)
+    whole(task.inputs, task.labels, share(0.45)).backward()
+    for p, expected in zip(made.learned(), eager, strict=True):
+        torch.testing.assert_close(p.grad, expected, rtol=1e-9, atol=1e-12)
+
+
 def test_roles_and_groups(root):
     assert role("layers.12.qk") == "layers.#.qk"
     form, _ = same_form(*open_pair(root, "LlamaForCausalLM"))

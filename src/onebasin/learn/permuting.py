@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import torch
 from torch import Tensor
 
 from onebasin.learn.coordinates import Coordinates
@@ -43,8 +42,3 @@ class Reassignment:
         for name, index in pending.items():
             self._pending[name] = Future()
             self._pending[name].set_result(index.clone())
-
-
-def moved(index: Tensor) -> int:
-    """How many units are not where they were."""
-    return int((index != torch.arange(index.shape[-1])).sum())

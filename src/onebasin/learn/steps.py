@@ -20,7 +20,7 @@ Tensors = dict[str, Tensor]
 
 
 class Steps:
-    """Adam on the latents of an objective: `done` steps so far, `total` the loss of the last `counted` batches."""
+    """Adam on the latents of an objective: `done` steps so far; `total` is the loss of the last `counted` batches."""
 
     def __init__(self, objective: Objective, batches: Batches, options: LearnedMatching, world: World) -> None:
         self.objective, self.batches, self.options, self.world = objective, batches, options, world
