@@ -3,7 +3,7 @@
 mergekit is installed into an environment of its own.  For both language-model pairs, `onebasin align --mergekit` writes
 its recipe, mergekit runs it, and the loss of its result on 1,000 windows stands beside that of `onebasin merge` and of
 mergekit's average of the two models as they are.  All five pairs: the aligned and the merged folder are loaded by
-transformers, and generate or classify.
+transformers, and generate or classify, in float32.
 """
 
 import json
@@ -123,12 +123,13 @@ def loads(zoo: Path, data: Path, pair: str) -> dict[str, Any]:
     aligned = out if (out / "config.json").is_file() else out / "b"  # both canonical, in out/a and out/b
     for name, folder in {"B": zoo / f"{pair}-1", "aligned": aligned, "merged": data / f"merge-{pair}"}.items():
         cls = getattr(transformers, json.loads((folder / "config.json").read_text())["architectures"][0])
-        model, report = cls.from_pretrained(folder, dtype="float32", output_loading_info=True)
+        model, report = cls.from_pretrained(folder, output_loading_info=True)
         rows[name] = {
             "class": type(model).__name__,
+            "loaded in": str(model.dtype).removeprefix("torch."),
             "missing": sorted(report["missing_keys"]),
             "unexpected": sorted(report["unexpected_keys"]),
-            **(generated(model) if hasattr(model, "lm_head") else classified(model, folder, data, pair)),
+            **(generated(model.float()) if hasattr(model, "lm_head") else classified(model, folder, data, pair)),
         }
     print(pair, json.dumps(rows), file=sys.stderr, flush=True)
     return {"gauge": json.loads((out / "certificate.json").read_text())["gauge"], **rows}
@@ -160,7 +161,7 @@ def classified(model: Any, folder: Path, data: Path, pair: str) -> dict[str, Any
             table = [row for _, row in zip(range(CLASSIFIED), csv.DictReader(file), strict=False)]
         samples, labels = [row["text"] for row in table], [int(row["label"]) for row in table]
         kind = "text-classification"
-    classify = pipeline(kind, model=str(folder))
+    classify = pipeline(kind, model=str(folder), dtype="float32")
     more = {"truncation": True, "max_length": 64} if kind.startswith("text") else {}
     answers = [answer[0] if isinstance(answer, list) else answer for answer in classify(samples, **more)]
     found = [int(model.config.label2id[answer["label"]]) for answer in answers]

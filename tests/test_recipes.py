@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_models import byte_llama, config_of, random_model
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from onebasin import Checkpoint, match
 from onebasin.aligning import METHODS
@@ -373,6 +374,19 @@ def test_a_barrier_can_be_measured_again(cli, pair, tmp_path):
     (tmp_path / "one" / "mine.yaml").write_text(json.dumps(report["recipe"]))  # JSON is YAML
     code, again, _ = cli("run", tmp_path / "one" / "mine.yaml", "--json", "-o", tmp_path / "two")
     assert (code, json.loads(again)) == (0, report)
+
+
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype", None])
+def test_transformers_loads_the_dtype_that_was_asked_for(cli, pair, tmp_path, key):
+    a, b = (shutil.copytree(folder, tmp_path / folder.name) for folder in pair)
+    for folder in (a, b):
+        config = json.loads((folder / "config.json").read_text())
+        config.pop("dtype")
+        (folder / "config.json").write_text(json.dumps({**config, **({key: "float32"} if key else {})}))
+    for dtype, name in ((None, "float32"), ("bfloat16", "bfloat16"), ("float64", "float64")):
+        out = tmp_path / f"out-{dtype}"
+        assert cli("merge", a, b, "-o", out, *(("--dtype", dtype) if dtype else ()))[0] == 0
+        assert str(AutoModelForCausalLM.from_pretrained(out).dtype) == f"torch.{name}"
 
 
 # ---- plans

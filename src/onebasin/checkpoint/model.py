@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onebasin.archs import declare, lookup
+from onebasin.checkpoint.dtypes import DTYPES
 from onebasin.checkpoint.folder import locate, read_config
 from onebasin.checkpoint.store import Progress, Store
 from onebasin.checkpoint.write import Planned, write_folder
@@ -120,7 +121,7 @@ class Checkpoint:
         write_folder(
             Path(out),
             self.planned(dtype),
-            config=dict(self.config),
+            config=self.config if dtype is None else _with_dtype(self.config, DTYPES[dtype].name),
             carry_from=self.store.folder,
             max_shard_size=max_shard_size,
             extra_files=extra_files or {},
@@ -131,6 +132,12 @@ class Checkpoint:
 def constant(tensor: Tensor) -> Recipe:
     """The recipe of a tensor that is there already."""
     return lambda: tensor
+
+
+def _with_dtype(config: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The configuration of a model written in another dtype: transformers loads it in the one that is named there."""
+    keys = [key for key in ("dtype", "torch_dtype") if key in config] or ["dtype"]
+    return {**config, **dict.fromkeys(keys, name)}
 
 
 def _maker(checkpoint: Checkpoint, key: str) -> Recipe:
