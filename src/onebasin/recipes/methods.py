@@ -27,9 +27,9 @@ def find(plan: Plan, recipe: Align | Merge, state: Path, tick: Tick) -> tuple[Al
     assert plan.data is not None
     start = None if recipe.start == "identity" else _matched(plan, recipe, str(recipe.start), tick).matched
     held = min(HELD, max(1, len(training(plan.data)) // 10))
-    chosen = options(recipe, labelled=plan.data.labelled)
+    how = options(recipe, labelled=plan.data.labelled)
     found = learn(
-        plan.a, plan.b, start, plan.data, held, chosen, device=plan.device, folder=state,
+        plan.a, plan.b, start, plan.data, held, how, device=plan.device, folder=state,
         tick=lambda now: shown(now, tick),
     )  # fmt: skip
     return aligned(plan.a, plan.b, found), {"start": recipe.start, "learning": course(found)}
