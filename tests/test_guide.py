@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,12 +25,18 @@ from onebasin import Checkpoint, describe
 from onebasin.archs import known, registry
 from onebasin.cli import main
 from onebasin.cli.app import app
+from onebasin.match import PRESETS, WeightMatching
+from onebasin.match.options import CHOICES, GROUPS
 from onebasin.spec import ops
 from onebasin.stock import outputs, probe_inputs, stock_model
 
 ROOT = Path(__file__).resolve().parents[1]
 README, GUIDE, SYMMETRIES = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "symmetries.md"
-PAGES = [README, GUIDE, SYMMETRIES, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+MATCHING, ATTENTION = ROOT / "docs" / "matching.md", ROOT / "docs" / "attention.md"
+PAGES = [
+    README, GUIDE, SYMMETRIES, MATCHING, ATTENTION, ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs" / "decisions").glob("*.md")),
+]  # fmt: skip
 
 PHI = ("PhiModel", "PhiForCausalLM", "PhiForSequenceClassification", "PhiForTokenClassification")
 
@@ -276,6 +284,65 @@ def test_the_readme_quotes_what_was_measured():
         rounded = [f"{worst['drift', d]} ({worst['rounding alone', d]})" for d in ("float32", "bfloat16")]
         expected.append([f"`{pair}`", worst["drift", "float64"], *rounded])
     assert rows(README.read_text(), "pair | float64 | float32 | bfloat16, as stored") == expected
+
+
+# docs/matching.md and docs/attention.md: options, presets, what was planted.
+
+
+def test_the_page_on_matching_lists_every_option_with_its_default_first():
+    table = rows(MATCHING.read_text(), "option | choices, the default first | what it decides")
+    listed = {name.strip("`"): choices for name, choices, _ in table}
+    default = WeightMatching()
+    expected = {}
+    for field in fields(WeightMatching):
+        value = getattr(default, field.name)
+        choices = GROUPS if field.name == "spaces" else CHOICES.get(field.name, ())
+        ordered = sorted(choices, key=lambda choice, value=value: choice != value)  # stable: the others as declared
+        expected[field.name] = ", ".join(f"`{choice}`" for choice in ordered) or str(value)
+    assert listed == expected
+    presets = rows(MATCHING.read_text(), "preset | stream | blocks | heads | units | rounds")
+    assert [row[0].strip("`") for row in presets] == list(PRESETS)
+
+
+def test_the_python_of_the_page_on_matching_runs(tmp_path, monkeypatch):
+    config = transformers.GPT2Config(
+        vocab_size=17, n_embd=8, n_layer=1, n_head=2, n_positions=8, bos_token_id=0, eos_token_id=0
+    )
+    for seed, name in enumerate("AB"):
+        random_model("GPT2LMHeadModel", config, seed).save_pretrained(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    (snippet,) = blocks(MATCHING, "python")
+    names: dict[str, Any] = {}
+    exec(compile(snippet, "matching.md", "exec"), names)
+    moved = {name for name, far in names["only_attention"].alignment.displacement().items() if far > 0}
+    assert {name.rpartition(".")[2] for name in moved} <= {"heads", "qk", "ov"}
+
+
+def test_the_page_on_attention_quotes_what_was_measured():
+    results = json.loads((ROOT / "benchmarks" / "attention.json").read_text())["results"]
+    page = ATTENTION.read_text()
+    stages = ("no second stage", "orthogonal", "full")
+    header = f"model | positions | noise | loss of A / B | naive | {' | '.join(stages)}"
+    assert rows(page, header) == [
+        [f"`{name}`", model["positions"], level, f"{row['loss of A']:.2f} / {row['loss of B']:.2f}",
+         f"{row['naive']:.3f}", *(f"{row[f'{stage}, % of naive']:.0f} %" for stage in stages)]
+        for name, model in results["stages"].items() for level, row in model["levels"].items()
+    ]  # fmt: skip
+    columns = ("ours", "best", "second", "median", "worst")
+    assert rows(page, "model | rank of ours | as good as ours | ours | best | second | median | worst") == [
+        [f"`{name}`", f"{x['rank of ours']} of {x['orders']}", str(x["as good as ours"]),
+         *(f"{x[column]:.3f}" for column in columns)]
+        for name, x in results["orders"].items()
+    ]  # fmt: skip
+    measured = [model for name, model in results["metrics"].items() if name != "draws"]
+    layers, right = sum(model["layers"] for model in measured), measured[0]["right"]
+    header = " | ".join(["metric", *(f"noise {float(level):g}" for level in right["cosine"])])
+    assert rows(page, header) == [
+        [f"`{metric}`", *(
+            f"{100 * sum(x['layers'] * x['right'][metric][level] for x in measured) / layers:.0f} %" for level in levels
+        )]
+        for metric, levels in right.items()
+    ]  # fmt: skip
 
 
 # docs/symmetries.md: operations and derived families.

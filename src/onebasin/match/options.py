@@ -1,4 +1,13 @@
-"""How to match by weights: every choice there is, in one plain record, and the presets that papers stand for."""
+"""How to match by weights: every choice there is, in one plain record, and presets.
+
+"p1-paper" follows the text of P1 and "p1-code" its published code, step by step: 15 sweeps without guard or early stop,
+the stream from its anchors in the first and from circuits and all other blocks in the others, then heads, then units.
+They differ from P1 where canonical form does.  The key bias, which softmax cannot see, is dropped, and the value bias
+folded, so that circuits have a row for the query bias only; offsets of norms are folded into biases where there are
+any; a LayerNorm stays one, and the rotation fixes the all-ones vector.  Maps inside heads, which P1 does without, are
+solved at the end, so that the factor path can be taken.  Rotary positions, grouped heads and free scales of units are
+not in P1; they are treated as everywhere here.  "permutation" is P1's ablation and Git Re-Basin: order alone.
+"""
 
 from __future__ import annotations
 

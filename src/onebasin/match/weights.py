@@ -1,10 +1,11 @@
 """Weight matching: coordinate ascent on the distance between two models' weights; no data (P1, section 3.3).
 
-    minimise over alignments π   Σ over leaves of  w |A − π(B)|²
+    minimise over alignments π   Σ over blocks of  w |A − π(B)|²
 
-Spaces take turns: the residual stream (Procrustes), heads (assignment of circuits), the maps inside heads (two-sided
-least squares), hidden units (assignment).  The stream starts from the anchors, leaves whose other axes are labelled and
-so agree between the models by name: embeddings, positions, heads.
+Spaces take turns: the residual stream (Procrustes), hidden units (assignment), heads (assignment of circuits), the maps
+inside heads (two-sided least squares).  The stream starts from the anchors, leaves whose other axes are labelled and so
+agree between the models by name: embeddings, positions, heads.  Blocks are the leaves, or circuits in place of the
+leaves of attention; `options.py` has all choices.
 """
 
 from __future__ import annotations
