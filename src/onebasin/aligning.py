@@ -52,18 +52,21 @@ def align(
     b: Checkpoint,
     method: str = "weight",
     *,
-    batches: Batches | None = None,
     weight: WeightMatching | None = None,
+    batches: Batches | None = None,
     device: torch.device | str = "cpu",
     tick: Callable[[str], None] = lambda step: None,
 ) -> Aligned:
-    """Bring `b` into the basis of `a`.  "weight" needs no data; "activation" needs `batches` of unlabelled inputs."""
+    """Bring `b` into the basis of `a`.  "weight" needs no data; "activation" needs `batches` of unlabelled inputs.
+
+    `weight` holds the options of the method "weight", such as one of `onebasin.match.PRESETS`.
+    """
     check_pair(a, b)
     tick("canonical forms")
     form_a, form_b = (form.in_memory() for form in same_form(a, b))
     pair = Pair.of(form_a, form_b, device)
     if method == "weight":
-        matched = match_weights(pair, weight, tick=tick)
+        matched = match_weights(pair, weight, tick)
     elif method == "activation" and batches is not None:
         models = [stock_model(form, torch.float32).to(device) for form in (form_a, form_b)]
         moved = ({name: x.to(device) for name, x in batch.items()} for batch in batches)
