@@ -270,6 +270,34 @@ def test_the_readme_lists_the_known_models():
     assert listed == {model_type: sorted(names) for model_type, names in known().items()}
 
 
+def test_the_readme_quotes_what_other_tools_made_of_our_folders():
+    results = json.loads((ROOT / "benchmarks" / "interop.json").read_text())["results"]
+    text = " ".join(README.read_text().split())
+    merges = results["linear merge"]
+    for row in merges.values():
+        theirs, ours = row["loss, mergekit's average of A and aligned B"], row["loss, onebasin merge"]
+        assert abs(theirs - ours) < 1e-6  # float32 rounding
+        assert row["loss, mergekit's average of A and B"] > ours + 0.1
+        assert row["windows"] == 1000
+    for key in ("loss, onebasin merge", "loss, mergekit's average of A and B"):
+        assert " and ".join(f"{row[key]:.4f}" for row in merges.values()) in text
+    for row in results["transformers"].values():
+        for folder in (row["aligned"], row["merged"]):
+            assert (folder["class"], folder["missing"], folder["unexpected"]) == (row["B"]["class"], [], [])
+            assert folder["loaded in"] == "float32"
+        says = "accuracy" if "accuracy" in row["B"] else "continues"
+        assert row["aligned"][says] == row["B"][says]  # the same function
+
+
+def test_the_estimate_of_memory_is_near_what_was_measured():
+    results = json.loads((ROOT / "benchmarks" / "memory.json").read_text())["results"]
+    rows = [row for row in results.values() if isinstance(row, dict)]
+    assert len(rows) == 4
+    for row in rows:
+        assert 0.75 < row["peak over foretold"] < 1.25
+        assert row["largest tensor in matching attention, D·D"] <= 2 < results["heads"]
+
+
 def test_the_readme_quotes_what_was_measured():
     verified = json.loads((ROOT / "benchmarks" / "core.json").read_text())["results"]["verify"]
     assert all(result["holds"] for result in verified.values())

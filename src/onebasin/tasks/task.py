@@ -73,15 +73,14 @@ class Task:
         return replace(self, inputs=inputs, labels=self.labels.to(device))
 
     def split(self, n: int) -> tuple[Task, Task]:
-        """(the others, n evenly spaced samples): one part to learn from and one to hold back."""
+        """(the others, n samples): one part to learn from and one to hold back, drawn: files are often in some order."""
         import torch
 
         if not 0 < n < len(self):
             raise too_few(n, len(self) - 1, self.name)
-        held = torch.arange(n) * (len(self) // n)
-        rest = torch.ones(len(self), dtype=torch.bool).index_fill(0, held, False).nonzero().squeeze(1)
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(0))
         parts = []
-        for index in (rest, held):
+        for index in (order[n:].sort().values, order[:n].sort().values):
             inputs, labels = self.take(index)
             parts.append(replace(self, inputs=inputs, labels=labels, about={**self.about, "samples": len(index)}))
         return parts[0], parts[1]
