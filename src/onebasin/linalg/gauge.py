@@ -10,6 +10,7 @@ G = B Bᵀ.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -17,18 +18,43 @@ from torch import Tensor
 from onebasin.linalg.orthogonal import polar
 
 Height = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]  # t -> h, h', h''
+Moments = tuple[Tensor, ...]  # C and G of the vectors, C and G of the covectors
 
 RANK = 1e-10  # directions in which both sides are weaker than this, relative to the strongest, are left alone
 
 
 def two_sided_distance(g: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Tensor:
     """The objective up to the constant |A_v|² + |A_c|²; batched."""
-    y = torch.linalg.inv(g).mT
-    return _one_side(g, cross_v, gram_v) + _one_side(y, cross_c, gram_c)
+    return _Point.at(g, (cross_v, gram_v, cross_c, gram_c)).height
 
 
-def _one_side(g: Tensor, cross: Tensor, gram: Tensor) -> Tensor:
-    return ((g @ gram - 2 * cross) * g).sum((-2, -1))
+@dataclass(frozen=True)
+class _Point:
+    """A map g with what both the objective and the next step need: y = g^-T, g G_v, y G_c and the height."""
+
+    g: Tensor
+    y: Tensor
+    seen_v: Tensor
+    seen_c: Tensor
+    height: Tensor
+
+    @classmethod
+    def at(cls, g: Tensor, moments: Moments) -> _Point:
+        cross_v, gram_v, cross_c, gram_c = moments
+        y = torch.linalg.inv(g).mT
+        seen_v, seen_c = g @ gram_v, y @ gram_c
+        height = ((seen_v - 2 * cross_v) * g).sum((-2, -1)) + ((seen_c - 2 * cross_c) * y).sum((-2, -1))
+        return cls(g, y, seen_v, seen_c, height)
+
+    def take(self, index: Tensor) -> _Point:
+        return _Point(*(x[index] for x in self._tensors()))
+
+    def put(self, index: Tensor, other: _Point) -> None:
+        for mine, theirs in zip(self._tensors(), other._tensors(), strict=True):
+            mine[index] = theirs[index]
+
+    def _tensors(self) -> list[Tensor]:
+        return [getattr(self, field.name) for field in fields(self)]
 
 
 def two_sided(
@@ -43,34 +69,32 @@ def two_sided(
     do not.  Directions that neither side can see are not moved, so rank-deficient heads are safe.  A step that raises
     the objective is not taken; a head is done when a step gains `tol` or less.  Cost: d³ per head and step.
     """
-    moments = (cross_v, gram_v, cross_c, gram_c)
-    g = _best_start(*moments, start)
-    value = two_sided_distance(g, *moments)
-    active = torch.arange(len(g), device=g.device)
-    damping = torch.full_like(value, 1e-3)
+    moments: Moments = (cross_v, gram_v, cross_c, gram_c)
+    solved = _best_start(moments, start)
+    here, active = _Point.at(solved.clone(), moments), torch.arange(len(solved), device=solved.device)
+    damping = torch.full_like(here.height, 1e-3)
     for _ in range(steps):
-        here, old = [x[active] for x in moments], g[active]
-        new = old + _gauss_newton(old, damping[active], *here) @ old
-        height = two_sided_distance(new, *here)
-        gain = (value[active] - height).nan_to_num(nan=-torch.inf)
+        there = _Point.at(here.g + _gauss_newton(here, moments, damping) @ here.g, moments)
+        gain = (here.height - there.height).nan_to_num(nan=-torch.inf)
+        explained = (here.g * moments[0]).sum((-2, -1)).abs() + gain.abs()
         better = gain > 0
-        g[active] = torch.where(better[:, None, None], new, old)
-        value[active] = torch.where(better, height, value[active])
-        damping[active] *= torch.where(better, 0.2, 5.0)
-        explained = (old * here[0]).sum((-2, -1)).abs() + gain.abs()
-        done = torch.where(better, gain <= tol * explained, damping[active] > 1e6)
-        active = active[~done]
+        here.put(better, there)
+        damping = damping * torch.where(better, 0.2, 5.0)
+        done = torch.where(better, gain <= tol * explained, damping > 1e6)
+        if done.any():
+            solved[active] = here.g
+            active, damping, here = active[~done], damping[~done], here.take(~done)
+            moments = tuple(x[~done] for x in moments)
         if not len(active):
             break
-    return g
+    solved[active] = here.g
+    return solved
 
 
-def _gauss_newton(
-    g: Tensor, damping: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor
-) -> Tensor:
-    y = torch.linalg.inv(g).mT
-    vv, ww = g @ gram_v @ g.mT, y @ gram_c @ y.mT
-    right = (cross_v @ g.mT - vv) - (cross_c @ y.mT - ww).mT
+def _gauss_newton(here: _Point, moments: Moments, damping: Tensor) -> Tensor:
+    cross_v, _, cross_c, _ = moments
+    vv, ww = here.seen_v @ here.g.mT, here.seen_c @ here.y.mT
+    right = (cross_v @ here.g.mT - vv) - (cross_c @ here.y.mT - ww).mT
     p, basis_v = torch.linalg.eigh(vv)
     q, basis_w = torch.linalg.eigh(ww)
     curvature = q.unsqueeze(-1).clamp_min(0) + p.unsqueeze(-2).clamp_min(0)
@@ -82,13 +106,14 @@ def _gauss_newton(
     return found
 
 
-def _best_start(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, known: Tensor | None) -> Tensor:
+def _best_start(moments: Moments, known: Tensor | None) -> Tensor:
     """The best of: orthogonal Procrustes on both sides, least squares on the first, on the second, a known map."""
+    cross_v, gram_v, cross_c, gram_c = moments
     orthogonal = polar(cross_v + cross_c)
     starts = [orthogonal, _least_squares(cross_v, gram_v, orthogonal)]
     starts.append(torch.linalg.inv(_least_squares(cross_c, gram_c, orthogonal)).mT)
     starts += [] if known is None else [known]
-    values = torch.stack([two_sided_distance(s, cross_v, gram_v, cross_c, gram_c) for s in starts])
+    values = torch.stack([_Point.at(start, moments).height for start in starts])
     best = values.nan_to_num(nan=torch.inf).argmin(0)
     return torch.stack(starts).gather(0, best[None, ..., None, None].expand(1, *orthogonal.shape)).squeeze(0)
 

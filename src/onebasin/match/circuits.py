@@ -86,7 +86,7 @@ def is_rotary(spec: ModelSpec, inner: str) -> bool:
 
 def side(spec: ModelSpec, inner: str, rep: Rep) -> list[Leaf]:
     """The leaves on one side of the circuits of `inner`: VEC is left, COV right."""
-    return [leaf for leaf in spec.leaves.values() if leaf.dim(inner, rep) is not None]
+    return [leaf for leaf in spec.touching[inner] if leaf.dim(inner, rep) is not None]
 
 
 def by_head(spec: ModelSpec, leaf: Leaf, tensor: Tensor, inner: str) -> Tensor:

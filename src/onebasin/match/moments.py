@@ -90,7 +90,7 @@ def paired_columns(
 ) -> Iterator[tuple[Rep, Tensor, Tensor, float]]:
     """(representation, columns of A, of B moved by all the other maps, weight) of every leaf axis in `space`."""
     base = pair.spec.spaces[space].base
-    for leaf in pair.spec.leaves.values():
+    for leaf in pair.spec.touching[space]:
         where = {axis.space: dim for dim, axis in leaf.spaces()}
         for dim, axis in leaf.spaces():
             if axis.space != space or not weight[leaf.name]:

@@ -11,7 +11,7 @@ sign, each pair takes the better one; a gate has none.  The scale of the pairs t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -61,15 +61,14 @@ def match_units(family: Family, weights: Moments, activations: Moment | None = N
 def match_rows(family: Family, rows: Rows, weights: Moments) -> Map:
     """Assign units by the L1 distance of their normalised rows; then give each pair its best scale."""
     ours, theirs = (_normalised({rep: both[i] for rep, both in rows.items()}, family) for i in (0, 1))
-    fixed, plus, minus = (torch.zeros_like(weights.cross) for _ in range(3))
-    for rep, mine in ours.items():
-        if rep is Rep.PERM:
-            fixed += torch.cdist(mine, theirs[rep], p=1)
-        else:
-            plus += torch.cdist(mine, theirs[rep], p=1)
-            minus += torch.cdist(mine, -theirs[rep], p=1)
-    if not family >= fam.SIGNS:
-        minus = plus
+
+    def apart(reps: Iterable[Rep], sign: int = 1) -> Tensor:
+        found = [torch.cdist(ours[rep], sign * theirs[rep], p=1) for rep in reps]
+        return torch.stack(found).sum(0) if found else torch.zeros_like(weights.cross)
+
+    turning = [rep for rep in rows if rep is not Rep.PERM]
+    fixed, plus = apart(rows.keys() - turning), apart(turning)
+    minus = apart(turning, -1) if family >= fam.SIGNS else plus
     index = assign(-(fixed + torch.minimum(plus, minus)))
     sign = torch.where(matched(minus - plus, index) < 0, -1.0, 1.0).to(plus)
     return _scaled(family, index, sign, weights)

@@ -101,12 +101,15 @@ class ModelSpec:
     renames: tuple[tuple[str, str], ...] = ()
     untouched: tuple[str, ...] = ()
     keys: Mapping[str, tuple[int, ...]] = field(init=False)  # stored tensor -> expected shape
+    touching: Mapping[str, tuple[Leaf, ...]] = field(init=False)  # space -> leaves with an axis in it
 
     def __post_init__(self) -> None:
         parts: dict[str, list[Leaf]] = defaultdict(list)
         for leaf in self.leaves.values():
             parts[leaf.key].append(leaf)
         object.__setattr__(self, "keys", {key: check_partition(key, found) for key, found in parts.items()})
+        found = {space: tuple(x for x in self.leaves.values() if x.dim(space) is not None) for space in self.spaces}
+        object.__setattr__(self, "touching", found)
         check_fibres(self)
         check_readers(self)
 
