@@ -192,7 +192,8 @@ def test_a_planted_symmetry_is_found_back(root, name, tmp_path):
     b.save(tmp_path / "b", dtype="F64")
     b = Checkpoint.open(tmp_path / "b")
     options = LearnedMatching(steps=150, batch=32, lr=1e-2, eval_every=50, dtype="float64", law="half")
-    learned = learn(a, b, None, taught_by(a, 512 if "LM" in name else 4000), 256, options)
+    samples, held = (512, 256) if "LM" in name else (5000, 1000)
+    learned = learn(a, b, None, taught_by(a, samples), held, options)
     inputs = inputs_of(a, 64, seed=9)
 
     def error(found):
