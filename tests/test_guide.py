@@ -314,6 +314,45 @@ def test_the_readme_quotes_what_was_measured():
     assert rows(README.read_text(), "pair | float64 | float32 | bfloat16, as stored") == expected
 
 
+def barriers(row: dict[str, Any]) -> str:
+    return f"{row['factor']['barrier']['loss']:.2f} ({row['circuit']['barrier']['loss']:.2f})"
+
+
+def test_the_readme_quotes_the_barriers_that_were_measured():
+    results = json.loads((ROOT / "benchmarks" / "matching.json").read_text())["results"]
+    pairs = {name: found for name, found in results.items() if isinstance(found, dict)}
+    methods = ("none", "weight", "weight, permutations only", "auto", "activation", "auto, unlabelled inputs")
+    expected = []
+    for pair, found in pairs.items():
+        ends = [end["loss"] for end in found["methods"]["none"]["factor"]["ends"].values()]
+        cells = [barriers(found["methods"][method]) for method in methods]
+        expected.append([f"`{pair}`", f"{ends[0]:.3f} / {ends[1]:.3f}", *cells])
+    header = "pair | end points | as stored | `weight` | permutations only | `auto` | `activation` | `auto` with inputs"
+    assert rows(README.read_text(), header) == expected
+    copies = [copy for found in pairs.values() for copy in found["scrambled"].values()]
+    assert len(copies) == 10
+    assert max(abs(copy["excess, after weight matching"]) for copy in copies) < 1e-7
+
+
+def test_the_page_on_learning_quotes_what_was_measured_without_data():
+    results = json.loads((ROOT / "benchmarks" / "data_free.json").read_text())["results"]
+    expected = []
+    for pair, found in results.items():
+        if not isinstance(found, dict):
+            continue
+        auto = [found["methods"][f"auto, seed {seed}"] for seed in results["seeds"]]
+        spread = [f"{x['mean']:.2f} ± {x['deviation']:.2f}" for x in found["auto, all seeds"].values()]
+        weight, curves = found["methods"]["weight"], found["learned with labels from"]
+        reached = curves["weight"][-1]["midpoint loss"]
+        steps = next(point["step"] for point in curves["auto"] if point["midpoint loss"] <= reached)
+        seconds = sum(row["seconds"] for row in auto) / len(auto)
+        cells = [f"{weight['factor']['barrier']['loss']:.2f}", *spread, f"{weight['seconds']:.0f}", f"{seconds:.0f}"]
+        expected.append([f"`{pair}`", *cells, str(steps)])
+    header = ("pair | `weight` | `auto` | `auto`, circuit path | seconds, `weight` | seconds, `auto` | "
+              "steps to reach 300 steps from `weight`")  # fmt: skip
+    assert rows((ROOT / "docs" / "learning.md").read_text(), header) == expected
+
+
 # docs/matching.md and docs/attention.md: options, presets, what was planted.
 
 

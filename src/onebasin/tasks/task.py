@@ -73,7 +73,7 @@ class Task:
         return replace(self, inputs=inputs, labels=self.labels.to(device))
 
     def split(self, n: int) -> tuple[Task, Task]:
-        """(the others, n samples): one part to learn from and one to hold back, drawn: files are often in some order."""
+        """(the others, n samples): one to learn from and one to hold back, drawn, as files are often in some order."""
         import torch
 
         if not 0 < n < len(self):
