@@ -14,11 +14,11 @@ from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin import families as fam
 from onebasin.aligning import align
 from onebasin.cli import main
-from onebasin.errors import Incompatible
+from onebasin.errors import Incompatible, OnebasinError
 from onebasin.families import Rep
 from onebasin.linalg import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
-from onebasin.maps import map_of
-from onebasin.match import Pair, WeightMatching, match_activations, match_weights
+from onebasin.maps import Permutation, map_of
+from onebasin.match import ActivationMatching, Pair, WeightMatching, match_activations, match_weights
 from onebasin.match.heads import METRICS, head_costs
 from onebasin.match.moments import Moment, Moments
 from onebasin.match.solve import solve
@@ -48,11 +48,51 @@ def test_a_scrambled_copy_comes_back_by_weights_alone(make, model_type, seed):
 def test_a_scrambled_copy_comes_back_by_activations(make, model_type):
     form = canonicalize(make(model_type)).checkpoint.in_memory()
     copy = scrambled(form, 4)
-    inputs = [probe_inputs(form.spec, batch=32, seed=s) for s in range(4)]
+    for options in (ActivationMatching(), ActivationMatching(weights=0.5)):
+        assert apart(form, average(form, transport(copy, by_activations(form, copy, options)))) < 1e-3
+
+
+def by_activations(a, b, options, batches: int = 4, size: int = 32, **shape: int) -> Alignment:
+    inputs = [probe_inputs(a.spec, batch=size, seed=s, **shape) for s in range(batches)]
     inputs = [{k: x.float() if x.is_floating_point() else x for k, x in batch.items()} for batch in inputs]
-    models = [stock_model(c, torch.float32) for c in (form, copy)]
-    matched = match_activations(Pair.of(form, copy), *models, inputs)
-    assert apart(form, average(form, transport(copy, matched.alignment))) < 1e-3
+    models = [stock_model(c, torch.float32) for c in (a, b)]
+    return match_activations(Pair.of(a, b), *models, inputs, options).alignment
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "vit"])
+def test_permutations_by_activations_find_permutations_and_nothing_else(make, model_type):
+    """P1's baseline: it puts back a copy whose stream, heads and units are reordered, and not one that is turned."""
+    form = canonicalize(make(model_type)).checkpoint.in_memory()
+    only = ActivationMatching(residual="permutation", inside="permutation", units="permutation")
+    spaces = [name for name, space in form.spec.spaces.items() if space.base is None]
+    drawn = Alignment.random(form.spec, 3)
+    reordered = {
+        name: Permutation.sample(drawn[name].source, generator=torch.Generator().manual_seed(1)) for name in spaces
+    }
+    copy = transport(form, Alignment(reordered, dict.fromkeys(spaces))).in_memory()
+    found = by_activations(form, copy, only)
+    assert apart(form, average(form, transport(copy, found))) < 1e-6
+    turned = transport(form, drawn.only("residual")).in_memory()
+    assert apart(form, average(form, transport(turned, by_activations(form, turned, only)))) > 1e-2
+    assert found["residual"].family == fam.PERMUTATION
+
+
+def test_weights_help_where_samples_are_few(make):
+    """Five tokens do not determine a stream; with the weights' moment added the copy comes back."""
+    form = canonicalize(make("gpt2")).checkpoint.in_memory()
+    copy = scrambled(form, 4)
+    errors = []
+    for share in (0.0, 0.5):
+        with pytest.warns(UserWarning, match="cannot determine the basis"):
+            found = by_activations(form, copy, ActivationMatching(weights=share), batches=1, size=1, length=5)
+        errors.append(apart(form, average(form, transport(copy, found))))
+    assert errors[1] < 0.5 * errors[0]
+
+
+@pytest.mark.parametrize("wrong", [{"weights": 2.0}, {"residual": "diagonal"}, {"inside": "out"}])
+def test_options_of_activation_matching_are_checked(wrong):
+    with pytest.raises(OnebasinError, match=next(iter(wrong))):
+        ActivationMatching(**wrong)
 
 
 @pytest.mark.parametrize("model_type", CLASSES)

@@ -16,7 +16,7 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.compatibility import obstacles
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.landscape import FactorPath
-from onebasin.match import Matched, Pair, WeightMatching, match_activations, match_weights
+from onebasin.match import ActivationMatching, Matched, Pair, WeightMatching, match_activations, match_weights
 from onebasin.stock import stock_model
 
 METHODS = ("weight", "activation")
@@ -51,13 +51,15 @@ def align(
     method: str = "weight",
     *,
     weight: WeightMatching | None = None,
+    activation: ActivationMatching | None = None,
     batches: Batches | None = None,
     device: torch.device | str = "cpu",
     tick: Callable[[str], None] = lambda step: None,
 ) -> Aligned:
     """Bring `b` into the basis of `a`.  "weight" needs no data; "activation" needs `batches` of unlabelled inputs.
 
-    `weight` holds the options of the method "weight", such as one of `onebasin.match.PRESETS`.
+    `weight` holds the options of the method "weight", such as one of `onebasin.match.PRESETS`; `activation` those of
+    the other.
     """
     check_pair(a, b)
     tick("canonical forms")
@@ -68,7 +70,7 @@ def align(
     elif method == "activation" and batches is not None:
         models = [stock_model(form, torch.float32).to(device) for form in (form_a, form_b)]
         moved = ({name: x.to(device) for name, x in batch.items()} for batch in batches)
-        matched = match_activations(pair, models[0], models[1], moved, tick=tick)
+        matched = match_activations(pair, models[0], models[1], moved, activation, tick)
     else:
         raise OnebasinError(
             f"Method {method!r} cannot run",

@@ -99,9 +99,35 @@ class WeightMatching:
         return own if reordered else fam.meet((own, LARGEST["inside"][self.inside]))
 
 
+@dataclass(frozen=True)
+class ActivationMatching:
+    """The options of activation matching; the defaults are what did best on the pairs measured.
+
+    residual, inside, units: families, as in `WeightMatching`; permutations in all three are P1's baseline.
+    weights: the share α of the weights in the moment of the stream beside the activations, from 0 to 1:
+        C = (1−α) C_x / |C_x| + α C_w / |C_w|,  solved again once heads and units are in place.
+    """
+
+    residual: str = "orthogonal"
+    inside: str = "invertible"
+    units: str = "scaled"
+    weights: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.families()
+        if not (isinstance(self.weights, int | float) and 0 <= self.weights <= 1):
+            raise _refused("weights", "a share from 0 to 1", self.weights)
+
+    def families(self) -> WeightMatching:
+        """How weights serve what activations do not see: every block counts alike, and no step is refused."""
+        return WeightMatching(
+            weighting="angle", guard=False, residual=self.residual, inside=self.inside, units=self.units
+        )
+
+
 def _refused(option: str, expected: str, found: object) -> OnebasinError:
     return OnebasinError(
-        f"Weight matching cannot take this value for '{option}'",
+        f"Matching cannot take this value for '{option}'",
         expected=expected,
         found=repr(found),
         next_step=f"correct the option '{option}', or leave it out",

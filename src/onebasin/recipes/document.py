@@ -94,8 +94,9 @@ def _spell_out_method(document: dict[str, Any]) -> None:
     if method in ("learned", "dual", "soft"):
         document.setdefault("start", "activation")
         document.setdefault("learn", {})
-    if "weight" in (method, document.get("start")):
-        document.setdefault("matching", {})
+    for kind, section in (("weight", "matching"), ("activation", "activation")):
+        if kind in (method, document.get("start")):
+            document.setdefault(section, {})
     if method == "auto" and isinstance(document.setdefault("learn", {}), dict):
         document["learn"] = {**write_section(QUICK), **document["learn"]}
 

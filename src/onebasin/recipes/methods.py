@@ -39,7 +39,10 @@ def _matched(plan: Plan, recipe: Align | Merge, method: str, tick: Tick) -> Alig
     size, batches = recipe.task.batch_size if recipe.task else BATCH, None
     if plan.data is not None and method == "activation":
         batches = [inputs for inputs, _ in plan.data.first(min(len(plan.data), PROBES)).batches(size)]
-    return align(plan.a, plan.b, method, weight=recipe.matching, batches=batches, device=plan.device, tick=tick)
+    return align(
+        plan.a, plan.b, method, weight=recipe.matching, activation=recipe.activation, batches=batches,
+        device=plan.device, tick=tick,
+    )  # fmt: skip
 
 
 def options(recipe: Align | Merge, *, labelled: bool) -> LearnedMatching:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from onebasin.errors import BadRecipe
 from onebasin.learn import LearnedMatching
-from onebasin.match import WeightMatching
+from onebasin.match import ActivationMatching, WeightMatching
 from onebasin.recipes.schema import within
 
 Method = Literal["weight", "activation", "learned", "dual", "soft", "auto"]
@@ -59,13 +59,13 @@ class WriteAligned(Write):
     mergekit: bool = False
 
 
-LEARNED = ("start", "matching", "learn", "task")
+SECTIONS = ("start", "matching", "activation", "learn", "task")
 USED: dict[str, tuple[str, ...]] = {  # method -> the sections that it looks at
     "weight": ("matching",),
-    "activation": ("task",),
-    "learned": LEARNED,
-    "dual": LEARNED,
-    "soft": LEARNED,
+    "activation": ("activation", "task"),
+    "learned": SECTIONS,
+    "dual": SECTIONS,
+    "soft": SECTIONS,
     "auto": ("learn", "task"),
 }
 
@@ -74,13 +74,15 @@ USED: dict[str, tuple[str, ...]] = {  # method -> the sections that it looks at
 class Aligning:
     """Two models, and how the second is brought into the basis of the first.
 
-    `matching` are the options of weight matching; `start` is what learning begins with, and `learn` are its options.
+    `matching` are the options of weight matching, `activation` those of activation matching; `start` is what learning
+    begins with, and `learn` are its options.
     """
 
     models: tuple[Model, Model]
     method: Method = "weight"
     start: Start | None = None
     matching: WeightMatching | None = None
+    activation: ActivationMatching | None = None
     learn: LearnedMatching | None = None
     task: Task | None = None
     device: Device = "auto"
@@ -89,7 +91,7 @@ class Aligning:
         if self.task is None and self.method not in ("weight", "auto"):
             step = "give the data: --task, or task.data in the recipe"
             raise BadRecipe("task is missing", expected=f"inputs for the method {self.method}", next_step=step)
-        for section in ("start", "matching", "learn", "task"):
+        for section in SECTIONS:
             if getattr(self, section) is not None and section not in USED[self.method]:
                 step = "leave it out, or choose another method"
                 raise BadRecipe(f"{section} is of no use to the method {self.method}", next_step=step)
