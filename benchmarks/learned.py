@@ -97,8 +97,8 @@ def measure() -> dict[str, Any]:
             start = time.perf_counter()
             results[name] = {row: world.row(*what, seeds) for row, what in EXPERIMENTS[name].items()}
             print(name, round(time.perf_counter() - start), "s", file=sys.stderr, flush=True)
-            if out := os.environ.get("OUT"):  # what is done stays, whatever comes after
-                Path(out, "learned-partial.json").write_text(json.dumps(results, indent=2))
+            if not TINY:  # what is done stays, whatever comes after
+                file.write_text(json.dumps({"results": results}, indent=2))
     if not TINY:
         (HERE / "learned.md").write_text(table(results), encoding="utf-8")
     return results
