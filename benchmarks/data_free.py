@@ -26,7 +26,27 @@ def measure() -> dict[str, Any]:
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return {"device": device, "seeds": SEEDS, **side_by_side(measure_pair, device)}
+    results = {"device": device, "seeds": SEEDS, **side_by_side(measure_pair, device)}
+    draw(results, Path(__file__).with_suffix(".svg"))
+    return results
+
+
+def draw(results: dict[str, Any], file: Path) -> None:
+    """Learned matching with labels from both starts, one picture per pair."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    pairs = {name: found for name, found in results.items() if isinstance(found, dict)}
+    figure, axes = pyplot.subplots(1, len(pairs), figsize=(3 * len(pairs), 2.8), layout="constrained")
+    for axis, (pair, found) in zip(axes, pairs.items(), strict=True):
+        for start, points in found["learned with labels from"].items():
+            axis.plot([p["step"] for p in points], [p["midpoint loss"] for p in points], label=f"from {start}")
+        axis.set(title=pair, xlabel="steps with labels")
+    axes[0].set_ylabel("loss of the midpoint, held back")
+    axes[0].legend()
+    figure.savefig(file)
 
 
 def measure_pair(zoo: Path, data: Path, pair: str, device: str) -> dict[str, Any]:
