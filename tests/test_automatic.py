@@ -105,3 +105,12 @@ def test_a_task_loss_without_labels_is_refused(tmp_path: Path) -> None:
     a, b = pair(tmp_path, *MODELS[2])
     with pytest.raises(BadTask, match="no labels"):
         learn(a, b, None, inputs(a, b), 5, LearnedMatching(steps=1, batch=4))
+
+
+@pytest.mark.parametrize(("model_type", "name"), [("gpt2", "GPT2Model"), ("vit", "ViTModel")])
+def test_a_model_without_a_head_is_refused(tmp_path: Path, model_type: str, name: str) -> None:
+    a, b = pair(tmp_path, model_type, name)
+    with pytest.raises(BadTask, match="has no head"):
+        choose(a, b)
+    with pytest.raises(BadTask, match="has no head"):
+        learn(a, b, None, Task("none", "classification", {}, torch.zeros(1, dtype=torch.long), {}))

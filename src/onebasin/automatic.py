@@ -18,7 +18,7 @@ from onebasin.aligning import Aligned, align, check_pair
 from onebasin.checkpoint import Checkpoint
 from onebasin.landscape import FactorPath
 from onebasin.learn import Learned, LearnedMatching, aligned, learn
-from onebasin.learn.teacher import Teacher, mean_loss
+from onebasin.learn.teacher import Teacher, check_predicts, mean_loss
 from onebasin.tasks import Task, synthetic_task, training
 
 PROBES = 500  # inputs that activations are looked at on, at most
@@ -48,6 +48,7 @@ def choose(
 ) -> Chosen:
     """Align B with A by whatever serves best.  `options` say how to learn; its loss is set by what there is."""
     check_pair(a, b)
+    check_predicts(a)
     if task is None:
         tick("synthetic inputs")
     options = options or QUICK

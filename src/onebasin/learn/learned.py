@@ -22,7 +22,7 @@ from onebasin.learn.parallel import own_device, processes
 from onebasin.learn.spaces import streams
 from onebasin.learn.state import load_state
 from onebasin.learn.steps import Steps
-from onebasin.learn.teacher import check_labelled
+from onebasin.learn.teacher import check_labelled, check_predicts
 from onebasin.learn.training import Point, Progress, Run
 from onebasin.match import Matched, Pair
 from onebasin.match.blocks import block_weights
@@ -86,6 +86,7 @@ def learn(
     """
     options = options or LearnedMatching()
     check_pair(a, b)
+    check_predicts(a)
     if options.loss == "task":
         check_labelled(task)
     form_a, form_b = (form.in_memory() for form in same_form(a, b))

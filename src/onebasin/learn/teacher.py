@@ -40,6 +40,17 @@ class Teacher(nn.Module):
         return torch.lerp(a, b, weight.float())
 
 
+def check_predicts(checkpoint: Checkpoint) -> None:
+    """Learning needs predictions: a model without a head has none."""
+    if "logits" not in checkpoint.spec.outputs:
+        raise BadTask(
+            f"{checkpoint.spec.architecture} has no head, so there is no loss to learn from",
+            expected="a model with logits",
+            found=", ".join(checkpoint.spec.outputs),
+            next_step="use --method weight or activation, or give the models with their heads",
+        )
+
+
 def check_labelled(task: Training) -> None:
     """A task loss needs labels."""
     if isinstance(task, Task) and not task.labelled:
