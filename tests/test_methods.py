@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from test_tasks import gpt2
 
 from onebasin.errors import BadOutput
+from onebasin.learn.steps import Steps
 from onebasin.recipes import running
 
 DATA = ("--task", "synthetic", "--samples", "40", "--length", "6")
@@ -104,3 +107,27 @@ def test_what_does_not_go_together_is_refused(cli, pair, tmp_path, arguments, sa
     assert code == 2
     assert said in err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_signal_ends_learning_with_its_state_kept(cli, pair, tmp_path, monkeypatch):
+    """SIGTERM in the middle: exit code 130, no output folder, and --resume ends where an undisturbed run does."""
+    arguments = ("align", *pair, "-o", str(tmp_path / "out"), "--method", "learned", *DATA, *SHORT)
+    plain = (*arguments[:4], str(tmp_path / "plain"), *arguments[5:])
+    assert cli(*plain)[0] == 0
+    one = Steps.one
+
+    def killed(steps: Steps) -> None:
+        one(steps)
+        if steps.done == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as disturbed:
+        disturbed.setattr(Steps, "one", killed)
+        code, _, err = cli(*arguments)
+    assert code == 130
+    assert "SIGTERM after step 2" in err
+    assert "--resume" in err
+    assert not (tmp_path / "out").exists()
+    assert cli(*arguments, "--resume")[0] == 0
+    found, expected = (load_file(tmp_path / name / "b" / "model.safetensors") for name in ("out", "plain"))
+    assert all(found[name].equal(expected[name]) for name in found)

@@ -19,7 +19,7 @@ from onebasin.cli.demo import demo
 from onebasin.cli.inspect import inspect
 from onebasin.cli.run import run
 from onebasin.cli.verify import verify
-from onebasin.errors import OnebasinError
+from onebasin.errors import OnebasinError, Stopped
 
 INTERRUPTED = 130
 
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
         if "--debug" in arguments:
             traceback.print_exc()
         typer.echo(f"onebasin: {error}", err=True)
-        sys.exit(2)
+        sys.exit(INTERRUPTED if isinstance(error, Stopped) else 2)
     except KeyboardInterrupt:
         _leave_interrupted()
     except SystemExit as leaving:

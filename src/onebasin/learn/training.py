@@ -151,6 +151,10 @@ class Run:
         return "nothing is kept" if self.folder is None else f"the last good state is kept in {self.folder}"
 
     def _stopped(self, signal: str) -> Stopped:
-        step = "run the same command again to go on" if self.folder else "give a folder for the state next time"
+        step = (
+            "run the same again to go on (command line: with --resume)"
+            if self.folder
+            else "give a folder for the state next time"
+        )
         what = f"Learning was stopped by {signal} after step {self.steps.done}"
         return Stopped(what, found=self._kept(), next_step=step)
