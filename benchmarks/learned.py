@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from matching import NEEDS as NEEDS
-from matching import PROBES, SHARED, task_of
+from matching import PROBES, SHARED, task_of, write_data
 
 HERE = Path(__file__).resolve().parent
 TINY = bool(os.environ.get("ONEBASIN_TINY"))
@@ -114,27 +114,8 @@ class World:
         subprocess.run(
             [sys.executable, SHARED / "zoo" / "unpack", folder / "zoo"], check=True, stdout=subprocess.DEVNULL
         )
-        self.write_data()
+        write_data(folder, dict.fromkeys(("train", "test"), 1500 if TINY else None))
         self.pair, self.start, self.loss_of = (lru_cache(x) for x in (self._pair, self._start, self._loss_of))
-
-    def write_data(self) -> None:
-        import csv
-
-        import numpy as np
-
-        sys.path.insert(0, str(SHARED / "data"))
-        import load
-
-        for split in ("train", "test"):
-            images, labels = load.cifar10(split, limit=1500 if TINY else None)
-            np.savez(self.folder / f"cifar10-{split}.npz", images=images, labels=labels)
-        for split in ("train", "valid"):
-            (self.folder / f"wikitext2-{split}.txt").write_text(load.wikitext2(split), encoding="utf-8")
-        for split in ("train", "test"):
-            with (self.folder / f"agnews-{split}.csv").open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(["text", "label"])
-                writer.writerows((text, label) for label, text in load.ag_news(split)[: 1500 if TINY else None])
 
     def _pair(self, name: str) -> tuple[Any, Any, Any, Any]:
         """A, B, the training task and the test task."""

@@ -45,14 +45,14 @@ def side_by_side(job: Callable[[Path, Path, str, str], dict[str, Any]], device: 
         return {pair: future.result() for pair, future in running.items()}
 
 
-def write_data(folder: Path) -> None:
-    """The shared data as the files that `onebasin barrier --task` reads."""
+def write_data(folder: Path, limits: dict[str, int | None] | None = None) -> None:
+    """The shared data as the files that `onebasin barrier --task` reads; `limits` of images by split."""
     import numpy as np
 
     sys.path.insert(0, str(SHARED / "data"))
     import load
 
-    for split, limit in (("train", 5000), ("test", None)):
+    for split, limit in (limits or {"train": 5000, "test": None}).items():
         images, labels = load.cifar10(split, limit=limit)
         np.savez(folder / f"cifar10-{split}.npz", images=images, labels=labels)
     for split in ("train", "valid"):

@@ -13,7 +13,7 @@ from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.automatic import QUICK, Chosen, choose
 from onebasin.errors import BadTask
 from onebasin.learn import LearnedMatching, learn
-from onebasin.learn.teacher import Teacher, mean_loss
+from onebasin.learn.teacher import Teacher, disagreement
 from onebasin.stock import stock_model
 from onebasin.tasks import Task, synthetic_task
 
@@ -86,7 +86,7 @@ def test_agreement_is_least_where_the_models_agree(tmp_path: Path) -> None:
     """Of all models, the teacher's mixture of a model with itself is met best by that model."""
     a, b = pair(tmp_path, *MODELS[0])
     task, teacher = inputs(a, b), Teacher(a, a, "language")
-    own, other = (mean_loss(stock_model(end, torch.float32), task, teacher, torch.device("cpu")) for end in (a, b))
+    own, other = (disagreement(stock_model(end, torch.float32), task, teacher, torch.device("cpu")) for end in (a, b))
     p = stock_model(a, torch.float32)(**task.inputs).logits.softmax(-1).detach()
     entropy = float(-(p * p.log()).sum(-1).mean())
     assert own == pytest.approx(entropy, rel=1e-5)

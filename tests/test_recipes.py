@@ -18,13 +18,13 @@ from random_models import byte_llama, config_of, random_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from onebasin import Checkpoint, match
+from onebasin import Checkpoint
 from onebasin.aligning import METHODS
 from onebasin.checkpoint import DTYPES
 from onebasin.cli.app import app
 from onebasin.errors import BadRecipe, OnebasinError
 from onebasin.landscape import path_between
-from onebasin.match import WeightMatching
+from onebasin.match import PRESETS, WeightMatching
 from onebasin.recipes import VERBS, Align, Merge, load, parse, plain, prepare, run
 from onebasin.recipes import recipe as kinds
 from onebasin.recipes.schema import read_section, write_section
@@ -258,14 +258,14 @@ def test_settings_do_not_change_the_document():
     assert [model.path for model in parse(document, ["models=[d, e]"]).models] == ["d", "e"]
 
 
-def test_presets_are_options_by_name(monkeypatch):
-    monkeypatch.setattr(match, "PRESETS", {"short": WeightMatching(sweeps=2, guard=False)}, raising=False)
-    found = parse({**LEAST["align"], "matching": {"preset": "short", "sweeps": 4}})
-    assert found.matching == WeightMatching(sweeps=4, guard=False)
-    assert "preset" not in plain(found, Path())["matching"]
+def test_presets_are_options_by_name():
+    for name, preset in PRESETS.items():
+        found = parse({**LEAST["align"], "matching": {"preset": name, "sweeps": 4}})
+        assert found.matching == replace(preset, sweeps=4)
+        assert "preset" not in plain(found, Path())["matching"]
     with pytest.raises(BadRecipe, match=r"matching\.preset has no such choice") as refused:
-        parse({**LEAST["align"], "matching": {"preset": "shrot"}})
-    assert "did you mean short?" in str(refused.value)
+        parse({**LEAST["align"], "matching": {"preset": "p1-cdoe"}})
+    assert "did you mean p1-code?" in str(refused.value)
 
 
 # ---- names are relative to the recipe

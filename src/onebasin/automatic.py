@@ -16,9 +16,9 @@ import torch
 
 from onebasin.aligning import Aligned, align, check_pair
 from onebasin.checkpoint import Checkpoint
-from onebasin.landscape import FactorPath
+from onebasin.landscape import FactorPath, evaluate
 from onebasin.learn import Learned, LearnedMatching, aligned, learn
-from onebasin.learn.teacher import Teacher, check_predicts, mean_loss
+from onebasin.learn.teacher import Teacher, check_predicts, disagreement
 from onebasin.tasks import Task, synthetic_task, training
 
 PROBES = 500  # inputs that activations are looked at on, at most
@@ -73,7 +73,9 @@ def choose(
 def _midpoint(start: Aligned, held: Task, teacher: Teacher | None, device: torch.device | str) -> float:
     """The loss of the average, against labels or against what the end points say."""
     model = FactorPath(start.a.in_memory(), start.b.in_memory()).model(0.5, device=device)
-    return mean_loss(model, held, teacher, torch.device(device))
+    if teacher is None:
+        return evaluate(model, held, device=device).loss
+    return disagreement(model, held, teacher, torch.device(device))
 
 
 def _why(task: Task | None, data: Task, midpoints: dict[str, float], best: str, found: Learned) -> str:

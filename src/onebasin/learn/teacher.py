@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.stock import stock_model
-from onebasin.tasks import IGNORED, LANGUAGE, Task, Training
+from onebasin.tasks import LANGUAGE, Task, Training
 
 
 class Teacher(nn.Module):
@@ -63,13 +63,11 @@ def check_labelled(task: Training) -> None:
 
 
 @torch.no_grad()
-def mean_loss(model: nn.Module, task: Task, teacher: Teacher | None, device: torch.device, batch: int = 50) -> float:
-    """Cross entropy of a model half-way with the labels, or with what the teacher says."""
+def disagreement(model: nn.Module, task: Task, teacher: Teacher, device: torch.device, batch: int = 50) -> float:
+    """Cross entropy of a model half-way with what the teacher says there."""
     total, count, half = 0.0, 0, torch.tensor(0.5, device=device)
-    extra = {"use_cache": False} if task.kind == LANGUAGE else {}
-    for inputs, labels in task.to(device).batches(batch):
-        logits = model(**inputs, **extra).logits.flatten(0, -2)
-        target = labels.flatten() if teacher is None else teacher(inputs, half).flatten(0, -2)
-        total += float(cross_entropy(logits, target, ignore_index=IGNORED)) * len(logits)
+    for inputs, _ in task.to(device).batches(batch):
+        logits = model(**inputs, **teacher.extra).logits.flatten(0, -2)
+        total += float(cross_entropy(logits, teacher(inputs, half).flatten(0, -2))) * len(logits)
         count += len(logits)
     return total / count

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import yaml
 
-from onebasin import match
 from onebasin.automatic import QUICK
 from onebasin.errors import BadRecipe
+from onebasin.match import PRESETS
 from onebasin.recipes.recipe import VERBS, Aligning, Recipe
 from onebasin.recipes.schema import convert, read_section, write_section
 from onebasin.tasks import on_files
@@ -110,12 +110,12 @@ def _take(document: dict[str, Any], key: str, choices: tuple[Any, ...]) -> Any:
 
 def _with_preset(document: dict[str, Any]) -> dict[str, Any]:
     """`matching.preset` stands for the fields of that preset; fields beside it replace them."""
-    presets, matching = getattr(match, "PRESETS", {}), document.get("matching")
-    if not presets or not isinstance(matching, dict) or "preset" not in matching:
+    matching = document.get("matching")
+    if not isinstance(matching, dict) or "preset" not in matching:
         return document
     fields = dict(matching)
-    name = convert(Literal[tuple(presets)], fields.pop("preset"), "matching.preset")
-    return {**document, "matching": {**write_section(presets[name]), **fields}}
+    name = convert(Literal[tuple(PRESETS)], fields.pop("preset"), "matching.preset")
+    return {**document, "matching": {**write_section(PRESETS[name]), **fields}}
 
 
 def _placed(recipe: Recipe, model: Callable[[str], str], file: Callable[[str], str]) -> Recipe:
