@@ -39,10 +39,15 @@ TINY = {
 }  # fmt: skip
 
 
-def write_pair(root: Path, name: str) -> tuple[Checkpoint, Checkpoint]:
-    for seed in (0, 1):
+def write(root: Path, name: str, models: int) -> list[Checkpoint]:
+    for seed in range(models):
         random_model(name, TINY[name], seed).save_pretrained(root / f"{name}-{seed}")
-    return open_pair(root, name)
+    return [Checkpoint.open(root / f"{name}-{seed}") for seed in range(models)]
+
+
+def write_pair(root: Path, name: str) -> tuple[Checkpoint, Checkpoint]:
+    a, b = write(root, name, 2)
+    return a, b
 
 
 def open_pair(root: Path, name: str) -> tuple[Checkpoint, Checkpoint]:

@@ -85,7 +85,7 @@ def test_nothing_given_means_synthetic_inputs(tmp_path: Path, monkeypatch: pytes
 def test_agreement_is_least_where_the_models_agree(tmp_path: Path) -> None:
     """Of all models, the teacher's mixture of a model with itself is met best by that model."""
     a, b = pair(tmp_path, *MODELS[0])
-    task, teacher = inputs(a, b), Teacher(a, a, "language")
+    task, teacher = inputs(a, b), Teacher((a, a), "language")
     own, other = (disagreement(stock_model(end, torch.float32), task, teacher, torch.device("cpu")) for end in (a, b))
     p = stock_model(a, torch.float32)(**task.inputs).logits.softmax(-1).detach()
     entropy = float(-(p * p.log()).sum(-1).mean())
@@ -96,9 +96,9 @@ def test_agreement_is_least_where_the_models_agree(tmp_path: Path) -> None:
 def test_the_mixture_follows_the_share(tmp_path: Path) -> None:
     a, b = pair(tmp_path, *MODELS[2])
     x = inputs(a, b).inputs
-    teacher = Teacher(a, b, "classification")
+    teacher = Teacher((a, b), "classification")
     p, q = (stock_model(end, torch.float32)(**x).logits.softmax(-1) for end in (a, b))
-    torch.testing.assert_close(teacher(dict(x), torch.tensor(0.25)), 0.75 * p + 0.25 * q)
+    torch.testing.assert_close(teacher(dict(x), torch.tensor([0.75, 0.25])), 0.75 * p + 0.25 * q)
 
 
 def test_a_task_loss_without_labels_is_refused(tmp_path: Path) -> None:

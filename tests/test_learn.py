@@ -40,7 +40,7 @@ def objective(root, name, *, tokens=0, **options):
     """(objective with random latents, A, B) in float64."""
     a, b = same_form(*open_pair(root, name))
     kind = LANGUAGE if "LM" in name else CLASSIFICATION
-    made = Objective(a, b, LearnedMatching(**options), kind, dtype=F64, tokens=tokens)
+    made = Objective((a, b), LearnedMatching(**options), kind, dtype=F64, tokens=tokens)
     g = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for p in made.learned():
@@ -54,7 +54,8 @@ def objective(root, name, *, tokens=0, **options):
 
 
 def share(weight: float) -> torch.Tensor:
-    return torch.tensor(weight, dtype=F64)
+    """The weights of A and B."""
+    return torch.tensor([1 - weight, weight], dtype=F64)
 
 
 # ---- θ(λ)
@@ -75,7 +76,7 @@ def test_the_stacked_model_is_the_path_between_the_moved_checkpoints(root, name,
         for stack, (_, index) in side.assignments().items():
             index.copy_(side.latents[stack].member(side.parts(stack)).tensors()["index"])
     ends = [transport(a, made.sides[0].alignment(a.spec)) if len(made.sides) > 1 else a,
-            transport(b, made.coordinates.alignment(a.spec))]  # fmt: skip
+            transport(b, made.sides[-1].alignment(a.spec))]  # fmt: skip
     inputs = inputs_of(a, 3)
     for weight in (0.0, 0.3, 1.0):
         expected = path_between(path, *ends).model(weight, F64)(**inputs).logits
@@ -182,7 +183,7 @@ def planted(root, name, size=0.2, **options):
     with torch.no_grad():
         for p in made.learned():
             p.mul_(size / 0.3)
-    return a, transport(a, made.coordinates.alignment(a.spec))
+    return a, transport(a, made.sides[-1].alignment(a.spec))
 
 
 @NAMES
@@ -277,7 +278,7 @@ def test_a_stream_that_norms_write_to_is_not_scaled(root):
 def test_normalised_queries_have_no_circuits(tmp_path):
     a, b = (Checkpoint.open(random_folder(tmp_path / str(i), "qwen3", "Qwen3ForCausalLM", 6, i)) for i in (0, 1))
     with pytest.raises(NotExpressible, match="normalises queries and keys"):
-        Objective(*same_form(a, b), LearnedMatching(path="circuit"), LANGUAGE)
+        Objective(same_form(a, b), LearnedMatching(path="circuit"), LANGUAGE)
 
 
 def test_batches_that_do_not_fit_are_refused(root):

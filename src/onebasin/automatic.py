@@ -60,7 +60,7 @@ def choose(
     probes = [inputs for inputs, _ in data.first(min(PROBES, len(data))).batches(50)]
     starts["activations"] = align(a, b, "activation", batches=probes, device=device, tick=tick)
     tick("comparing the starts")
-    teacher = None if data.labelled else Teacher(a, b, data.kind).to(device)
+    teacher = None if data.labelled else Teacher((a, b), data.kind).to(device)
     midpoints = {name: _midpoint(start, held, teacher, device) for name, start in starts.items()}
     best = min(midpoints, key=lambda name: midpoints[name])
     found = learn(

@@ -1,18 +1,19 @@
 """The circuit path: queries·keys and outputs·values are interpolated as products, not factor by factor.
 
-For each head the score and the output at weight λ are
+For each head the score and the output of M models at weights λ on the simplex are
 
-    s(λ) = (1−λ) q_Aᵀk_A + λ q_Bᵀk_B = [√(1−λ) q_A, √λ q_B]ᵀ [√(1−λ) k_A, √λ k_B]
-    o(λ) = (1−λ) O_A P v_A + λ O_B P v_B          with P = softmax(s(λ)/√d)
+    s(λ) = Σ_m λ_m q_mᵀk_m = [√λ_1 q_1, …, √λ_M q_M]ᵀ [√λ_1 k_1, …, √λ_M k_M]
+    o(λ) = Σ_m λ_m O_m P v_m                      with P = softmax(s(λ)/√d)
 
-exactly a head of width 2d whose scale stays 1/√d.  The batch is doubled where it enters an attention: the first half
-meets A's query, key and value maps and the second B's, so that the stock code, rotary positions included, runs as it
-is.  Our attention function joins the halves, and the output map ends the doubling.
+exactly a head of width M·d whose scale stays 1/√d; between A and B the weights are (1−λ, λ).  The batch is repeated M
+times where it enters an attention: repetition m meets the query, key and value maps of model m, so that the stock code,
+rotary positions included, runs as it is.  Our attention function joins the repetitions, and the output map ends them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from onebasin.canonical.form import canonicalize
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.landscape.paths import WeightPath
+from onebasin.linalg import mixture
 from onebasin.spec import Attention, ModelSpec
 from onebasin.spec.ops import qk_norm
 from onebasin.stock import modules_of, stock_model
@@ -40,70 +42,73 @@ class CircuitPath(WeightPath):
         check_circuits(a.spec, b.spec)
 
     def _build(self, dtype: torch.dtype) -> nn.Module:
-        return circuit_model(self.a, self.b, dtype)
+        return circuit_model((self.a, self.b), dtype)
 
     def _move(self, model: nn.Module, weight: float) -> None:
         for module in model.modules():
             if isinstance(module, Joined):
-                module.share.fill_(weight)
+                module.share.copy_(torch.tensor([1 - weight, weight], dtype=torch.float64))
 
 
-def circuit_model(a: Checkpoint, b: Checkpoint, dtype: torch.dtype) -> nn.Module:
-    """The model between two canonical forms: maps around attention in halves `a` and `b`, all else A's own.
+def circuit_model(forms: Sequence[Checkpoint], dtype: torch.dtype) -> nn.Module:
+    """The model between canonical forms: maps around attention once for every form, all else the first one's own.
 
     What depends on λ is left to the caller: the buffers `share` of the `Joined`, and the tensors outside attention.
     """
-    check_circuits(a.spec, b.spec)
+    spec = forms[0].spec
+    for form in forms[1:]:
+        check_circuits(spec, form.spec)
     _register()
-    model, other = stock_model(a, dtype), stock_model(b, dtype)
-    owners = [modules_of(m, a.spec) for m in (model, other)]
+    models = [stock_model(form, dtype) for form in forms]
+    model, owners = models[0], [modules_of(m, spec) for m in models]
     names = {module: name for name, module in model.named_modules()}
-    for attention in a.spec.attentions:
-        readers, output = _keys(a.spec, attention)
+    for attention in spec.attentions:
+        readers, output = _keys(spec, attention)
         (inside,) = {names[owners[0][key]].rpartition(".")[0] for key in readers}
         for key in readers:
-            model.set_submodule(names[owners[0][key]], Halves(owners[0][key], owners[1][key]))
-        join = Joined(owners[0][output], owners[1][output])
+            model.set_submodule(names[owners[0][key]], Apart(owner[key] for owner in owners))
+        join = Joined(owner[output] for owner in owners)
         model.set_submodule(names[owners[0][output]], join)
         module = model.get_submodule(inside)
-        module.register_forward_pre_hook(_doubled, with_kwargs=True)
+        module.register_forward_pre_hook(partial(_repeated, len(forms)), with_kwargs=True)
         module.circuit = [join]  # type: ignore[assignment]  # for `_attend`; a list, so that it is no submodule
     model.set_attn_implementation(IMPLEMENTATION)  # type: ignore[operator]
     return model
 
 
-class Halves(nn.Module):
-    """[x, y] ↦ [A x, B y] over the halves of the batch."""
+class Apart(nn.Module):
+    """[x_1, …, x_M] ↦ [W_1 x_1, …, W_M x_M] over the M parts of the batch."""
 
-    def __init__(self, a: nn.Module, b: nn.Module) -> None:
+    def __init__(self, ends: Iterable[nn.Module]) -> None:
         super().__init__()
-        self.a, self.b = a, b
+        self.ends = nn.ModuleList(ends)
+
+    def each(self, x: Tensor) -> list[Tensor]:
+        return [end(part) for end, part in zip(self.ends, x.chunk(len(self.ends)), strict=True)]
 
     def forward(self, x: Tensor) -> Tensor:
-        first, second = x.chunk(2)
-        return torch.cat([self.a(first), self.b(second)])
+        return torch.cat(self.each(x))
 
 
-class Joined(Halves):
-    """[x, y] ↦ (1−λ) A x + λ B y: the batch has its own size again."""
+class Joined(Apart):
+    """[x_1, …, x_M] ↦ Σ_m λ_m W_m x_m: the batch has its own size again."""
 
     share: Tensor
 
-    def __init__(self, a: nn.Module, b: nn.Module) -> None:
-        super().__init__(a, b)
-        self.register_buffer("share", torch.zeros((), dtype=torch.float64), persistent=False)  # λ
+    def __init__(self, ends: Iterable[nn.Module]) -> None:
+        super().__init__(ends)
+        self.register_buffer("share", torch.zeros(len(self.ends), dtype=torch.float64), persistent=False)  # λ
 
     def forward(self, x: Tensor) -> Tensor:
-        first, second = x.chunk(2)
-        y, z = self.a(first), self.b(second)
-        between: Tensor = y + self.share * (z - y)
-        return between
+        return mixture(self.each(x), self.share)
 
 
-def _doubled(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _repeated(
+    times: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if args:
-        return (torch.cat([args[0], args[0]]), *args[1:]), kwargs
-    return args, {**kwargs, "hidden_states": torch.cat([kwargs["hidden_states"]] * 2)}
+        return (torch.cat([args[0]] * times), *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": torch.cat([kwargs["hidden_states"]] * times)}
 
 
 def _attend(
@@ -111,15 +116,15 @@ def _attend(
 ) -> tuple[Tensor, None]:
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    weight = module.circuit[0].share  # type: ignore[union-attr, index]
-    share = [(1 - weight).sqrt(), weight.sqrt()]
+    roots = module.circuit[0].share.sqrt().unbind()  # type: ignore[union-attr, index]
+    ends = len(roots)
     settings["scaling"] = settings.get("scaling") or query.shape[-1] ** -0.5
     wide_query, wide_key = (
-        torch.cat([s * x for s, x in zip(share, t.chunk(2), strict=True)], -1) for t in (query, key)
+        torch.cat([s * x for s, x in zip(roots, t.chunk(ends), strict=True)], -1) for t in (query, key)
     )
-    wide_value = torch.cat(value.chunk(2), -1)
+    wide_value = torch.cat(value.chunk(ends), -1)
     mixed, _ = sdpa_attention_forward(module, wide_query, wide_key, wide_value, attention_mask, **settings)
-    return torch.cat(mixed.chunk(2, -1)), None
+    return torch.cat(mixed.chunk(ends, -1)), None
 
 
 def _register() -> None:

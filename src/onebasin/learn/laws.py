@@ -1,11 +1,17 @@
-"""Where on the path the loss is taken: λ, the share of B, batch by batch (P1's four laws)."""
+"""Where the loss is taken, batch by batch.
+
+Between two models: λ, the share of B, by one of P1's four laws.  Among M models: λ on the simplex ~ Dirichlet(α·1).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
+
+from onebasin.errors import OnebasinError
 
 Law = Callable[[int, Generator], Tensor]
 
@@ -17,6 +23,37 @@ LAWS: dict[str, Law] = {
 }
 
 
+DIRICHLET = "dirichlet"
+
+
 def draw(law: str, n: int, seed: int) -> Tensor:
     """λ of n batches."""
     return LAWS[law](n, Generator().manual_seed(seed))
+
+
+def centre(models: int) -> Tensor:
+    """λ where all models weigh the same, (M,)."""
+    return torch.full((models,), 1 / models, dtype=torch.float64)
+
+
+def law_for(law: str, models: int) -> str:
+    """The law itself, or for "auto" the one that so many models are given."""
+    if law == "auto":
+        return "middle" if models == 2 else DIRICHLET
+    if models > 2 and law != DIRICHLET:
+        raise OnebasinError(
+            f"The law {law!r} draws the share of the second of two models",
+            expected=DIRICHLET,
+            found=f"{law} for {models} models",
+            next_step="leave the law out",
+        )
+    return law
+
+
+def draw_weights(law: str, models: int, alpha: float, n: int, seed: int) -> Tensor:
+    """The weights λ (n, M) of n batches: (1−λ, λ) by a law of two models, or Dirichlet(α·1)."""
+    law = law_for(law, models)
+    if law == DIRICHLET:
+        return torch.from_numpy(np.random.default_rng(seed).dirichlet([alpha] * models, n))
+    share = draw(law, n, seed)
+    return torch.stack([1 - share, share], -1)

@@ -1,14 +1,16 @@
-"""The objective: the task loss of the model at λ between A and the moved B, as a function of the latents.
+"""The objective: the task loss of the model at λ among the moved models, as a function of the latents.
 
-    θ(λ) = (1−λ) g_A θ_A + λ g_B θ_B        loss(latents) = E over λ and batches of  CE(f_θ(λ)(x), y)
+    θ(λ) = Σ_m λ_m g_m θ_m        loss(latents) = E over λ and batches of  CE(f_θ(λ)(x), y)
 
-A's and B's weights are frozen; g_A is the identity unless both sides learn (P3).  The model is A's stock class, called
-with θ(λ) as its parameters, so nothing here knows what it computes.
+λ lies on the simplex; between A and B it is (1−λ, λ).  The weights are frozen; g_1 is the identity unless all sides
+learn (P3).  P1's J = E[L(θ(λ)) − Σ_m λ_m L(g_m θ_m)] has the same gradient, for symmetries keep each L(g_m θ_m) what it
+is.  (Soft permutations do not; there J would reward worse end points, so L(θ(λ)) alone is minimised.)  The model is the
+first one's stock class, called with θ(λ) as its parameters, so nothing here knows what it computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,27 +20,29 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from onebasin.checkpoint import Checkpoint, transformers_config
-from onebasin.landscape.circuit import Halves, Joined, circuit_model
+from onebasin.landscape.circuit import Apart, Joined, circuit_model
 from onebasin.learn.coordinates import Coordinates
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.spaces import chosen
 from onebasin.learn.teacher import Teacher
-from onebasin.learn.weights import Maps, Weights, groups
+from onebasin.learn.weights import Group, Maps, Weights, groups
+from onebasin.linalg import mixture
 from onebasin.spec import ModelSpec
 from onebasin.stock import source_key, stock_model
 from onebasin.tasks import IGNORED, LANGUAGE
 
 Inputs = Mapping[str, Tensor]
 Moves = tuple[Maps, Tensor | None]
+STILL: Moves = ({}, None)
+BETWEEN = -1  # in place of the number of a model
 
 
 class Objective(nn.Module):
-    """θ(λ) and its loss, between canonical forms `a` and `b` (moved by the base already)."""
+    """θ(λ) and its loss among canonical forms (moved by their bases already); λ is a `weight` (M,)."""
 
     def __init__(
         self,
-        a: Checkpoint,
-        b: Checkpoint,
+        forms: Sequence[Checkpoint],
         options: LearnedMatching,
         kind: str,
         *,
@@ -50,17 +54,15 @@ class Objective(nn.Module):
         super().__init__()
         self.kind, self.dtype = kind, dtype
         scaled = "scale" in options.learn
-        latents = chosen(a.spec, options)
-        found = groups(a.spec, latents, scaled=scaled)
-        self.sides = nn.ModuleList(
-            Coordinates(latents, scaled=scaled, dtype=dtype) for _ in range(2 if options.two_sided else 1)
-        )
-        self.a = Weights(a, found, dtype, frozen=not options.two_sided)
-        self.b = Weights(b, found, dtype)
-        self.scored = Scored(model_of(a, b, options, dtype).requires_grad_(False), forward_dtype)
+        spec, still = forms[0].spec, 0 if options.two_sided else 1
+        latents = chosen(spec, options)
+        found = groups(spec, latents, scaled=scaled)
+        self.sides = nn.ModuleList(Coordinates(latents, scaled=scaled, dtype=dtype) for _ in forms[still:])
+        self.ends = nn.ModuleList(Weights(form, found, dtype, frozen=m < still) for m, form in enumerate(forms))
+        self.scored = Scored(model_of(forms, options, dtype).requires_grad_(False), forward_dtype)
         self.shares = [f"{name}.share" for name, x in self.model.named_modules() if isinstance(x, Joined)]
-        self.places = places(self.model, a.spec, self.b)
-        self.teacher = Teacher(a, b, kind, forward_dtype) if options.loss == "agreement" else None
+        self.places = places(self.model, spec, found)
+        self.teacher = Teacher(forms, kind, forward_dtype) if options.loss == "agreement" else None
         self.looked_up = self._looked_up(tokens) if kind == LANGUAGE else None
         for p in self.model.parameters():
             p.data = p.data.new_empty(0)  # θ(λ) takes their place; only what names them is needed
@@ -68,13 +70,6 @@ class Objective(nn.Module):
     @property
     def model(self) -> nn.Module:
         return self.scored.model
-
-    @property
-    def coordinates(self) -> Coordinates:
-        """Those of B."""
-        side = self.sides[-1]
-        assert isinstance(side, Coordinates)
-        return side
 
     def learned(self) -> list[nn.Parameter]:
         return list(self.sides.parameters())
@@ -84,27 +79,22 @@ class Objective(nn.Module):
         table = self.model.get_input_embeddings().weight  # type: ignore[operator]
         name = next(name for name, p in self.model.named_parameters() if p is table)
         _, group, _ = self.places[name]
-        return name if len(table) > tokens > 0 and self.b.by_rows(group) else None
+        return name if len(table) > tokens > 0 and self.ends[0].by_rows(group) else None  # type: ignore[operator]
 
     def target(self, inputs: Inputs, labels: Tensor, weight: Tensor) -> Tensor:
         """What the model at λ should say: the labels, or what the end points say."""
         return labels if self.teacher is None else self.teacher(inputs, weight)
 
-    def moves(self) -> tuple[Moves, Moves]:
-        """What moves A (nothing, unless both sides learn), and what moves B."""
-        found = [side() for side in self.sides]
-        return found[0] if len(found) > 1 else ({}, None), found[-1]
+    def moves(self) -> list[Moves]:
+        """What moves each model: nothing the first, unless all sides learn."""
+        return [STILL] * (len(self.ends) - len(self.sides)) + [side() for side in self.sides]
 
-    def theta(self, weight: Tensor, moves: tuple[Moves, Moves] | None = None) -> dict[str, Tensor]:
+    def theta(self, weight: Tensor, moves: list[Moves] | None = None) -> dict[str, Tensor]:
         """θ(λ) by the model's own parameter names, with what else of the model depends on λ."""
-        move_a, move_b = moves or self.moves()
         skip = {self.places[self.looked_up][1]} if self.looked_up else set()
-        a, b = self.a(*move_a, skip), self.b(*move_b, skip)
-        rows = {
-            "a": {i: x.unbind(0) for i, x in a.items()},
-            "b": {i: x.unbind(0) for i, x in b.items()},
-            "between": {i: torch.lerp(x, b[i], weight).unbind(0) for i, x in a.items()},
-        }
+        ends = [end(*move, skip) for end, move in zip(self.ends, moves or self.moves(), strict=True)]
+        between = {i: mixture([end[i] for end in ends], weight) for i in ends[0]}
+        rows = [{i: x.unbind(0) for i, x in tensors.items()} for tensors in (*ends, between)]
         named = {name: rows[end][i][row] for name, (end, i, row) in self.places.items() if name != self.looked_up}
         return {**named, **dict.fromkeys(self.shares, weight)}
 
@@ -120,8 +110,8 @@ class Objective(nn.Module):
             given: dict[str, Any] = dict(inputs)
             if self.looked_up:
                 table, ids = self.places[self.looked_up][1], given.pop("input_ids")
-                start, end = self.a.rows(table, ids, *moves[0]), self.b.rows(table, ids, *moves[1])
-                given["inputs_embeds"] = torch.lerp(start, end, weight)
+                rows = [end.rows(table, ids, *move) for end, move in zip(self.ends, moves, strict=True)]  # type: ignore[operator]
+                given["inputs_embeds"] = mixture(rows, weight)
             if self.kind == LANGUAGE:
                 given["use_cache"] = False
             result: Tensor = functional_call(self.scored, theta, (given, labels, back))
@@ -156,13 +146,13 @@ class Scored(nn.Module):
         return loss
 
 
-def model_of(a: Checkpoint, b: Checkpoint, options: LearnedMatching, dtype: torch.dtype) -> nn.Module:
+def model_of(forms: Sequence[Checkpoint], options: LearnedMatching, dtype: torch.dtype) -> nn.Module:
     """The module to call: stock, or with circuits; in training mode only where something depends on that."""
     if not options.dropout:
-        rates = transformers_config(a.config).to_dict()
+        rates = transformers_config(forms[0].config).to_dict()
         still = {name: 0.0 for name, x in rates.items() if "drop" in name and isinstance(x, float)}
-        a, b = (replace(end, config={**end.config, **still}) for end in (a, b))
-    model = circuit_model(a, b, dtype) if options.path == "circuit" else stock_model(a, dtype)
+        forms = [replace(form, config={**form.config, **still}) for form in forms]
+    model = circuit_model(forms, dtype) if options.path == "circuit" else stock_model(forms[0], dtype)
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             module.padding_idx = None  # it only keeps the gradient from a row that the maps move like any other
@@ -171,21 +161,21 @@ def model_of(a: Checkpoint, b: Checkpoint, options: LearnedMatching, dtype: torc
     return model.train(options.dropout or options.checkpointing)
 
 
-def places(model: nn.Module, spec: ModelSpec, weights: Weights) -> dict[str, tuple[str, int, int]]:
-    """Where each parameter comes from: one end or between them, which group, which row of it."""
-    row = {key: (i, j) for i, group in enumerate(weights.groups) for j, key in enumerate(group.keys)}
-    halves = [name for name, module in model.named_modules() if isinstance(module, Halves)]
+def places(model: nn.Module, spec: ModelSpec, groups: Sequence[Group]) -> dict[str, tuple[int, int, int]]:
+    """Where each parameter comes from: which model or BETWEEN them, which group, which row of it."""
+    row = {key: (i, j) for i, group in enumerate(groups) for j, key in enumerate(group.keys)}
+    apart = [name for name, module in model.named_modules() if isinstance(module, Apart)]
     found = {}
     for name, _ in model.named_parameters():
-        stock, end = _without_half(name, halves)
+        stock, end = _without_end(name, apart)
         found[name] = (end, *row[source_key(spec, stock)])
     return found
 
 
-def _without_half(name: str, halves: list[str]) -> tuple[str, str]:
-    """(the stock name, the end it belongs to) of a parameter."""
-    for module in halves:
+def _without_end(name: str, apart: list[str]) -> tuple[str, int]:
+    """(the stock name, the model it belongs to) of a parameter."""
+    for module in apart:
         if name.startswith(f"{module}."):
-            end, _, rest = name.removeprefix(f"{module}.").partition(".")
-            return f"{module}.{rest}", end
-    return name, "between"
+            end, _, rest = name.removeprefix(f"{module}.ends.").partition(".")
+            return f"{module}.{rest}", int(end)
+    return name, BETWEEN

@@ -13,7 +13,8 @@ CHOICES = {
     "path": ("factor", "circuit"),
     "rotation": ("cayley", "exponential", "polar"),
     "invertible": ("polar", "plain"),
-    "law": ("middle", "half", "full", "normal"),
+    "law": ("auto", "middle", "half", "full", "normal", "dirichlet"),
+    "turns": ("together", "in-turn"),
     "optimizer": ("adamw", "adam"),
     "schedule": ("cosine", "constant"),
     "dtype": ("auto", "bfloat16", "float32", "float64"),
@@ -35,19 +36,23 @@ class LearnedMatching:
             residual stream).
         permutations: "frozen", "straight-through" (P1, algorithm 1) or "soft" (P1, appendix C.2: doubly stochastic, so
             the end point is not B any more).
-        two_sided: latents for A and for B (P3), reduced to one alignment of B at the end.
+        two_sided: latents for A and for B (P3), reduced to one alignment of B at the end.  Of several models the first
+            stands still, or all move.
+        turns: each step moves all latents ("together"), or one model's after the other's ("in-turn").
         rotation, invertible: the charts of orthogonal and of invertible maps.
     The loss:
         loss: "task", the cross entropy with the task's labels, or "agreement", with what the end points themselves say,
-            (1−λ) p_A + λ p_B, which needs no labels.
+            (1−λ) p_A + λ p_B or Σ λ_m p_m, which needs no labels.
         path: "factor" (stock models) or "circuit" (P1).
         law: where λ, the share of B, is drawn: "middle" uniform on [0.4, 0.6], "half" 0.5, "full" uniform on [0, 1],
-            "normal" N(0.5, 0.1) cut off at 0 and 1.
+            "normal" N(0.5, 0.1) cut off at 0 and 1; "dirichlet" Dirichlet(`alpha`·1), the one for several models.
+            "auto" is "middle" for two models and "dirichlet" for more.
         augment: random crops and flips of images.  dropout: the models' own dropout rates instead of none.
     The optimiser: `accumulate` batches of `batch` samples a step; linear warm-up over the share `warmup` of the steps;
         gradients clipped to norm `clip` (0 for not at all).
-    The course: validation every `eval_every` steps, stopping after `patience` of them without a better midpoint (0 for
-        never); the state is saved every `save_every` steps, the loss read every `log_every`.
+    The course: validation every `eval_every` steps, stopping after `patience` of them without a better midpoint (of
+        several models: centre; 0 for never); the state is saved every `save_every` steps, the loss read every
+        `log_every`.
     Speed: `dtype` of the forward pass ("auto" is bfloat16 on a GPU, float32 elsewhere), `tf32` in the transport,
         `compile` mode of torch ("auto" is "default" on a GPU, "off" elsewhere), `checkpointing` of activations.
     Permutations: the assignment is solved again every `assign_every` steps, beside the run; `sinkhorn` iterations and
@@ -57,11 +62,13 @@ class LearnedMatching:
     learn: tuple[str, ...] = ("residual", "qk", "ov")
     permutations: str = "frozen"
     two_sided: bool = False
+    turns: str = "together"
     rotation: str = "cayley"
     invertible: str = "polar"
     loss: str = "task"
     path: str = "factor"
-    law: str = "middle"
+    law: str = "auto"
+    alpha: float = 0.1
     augment: bool = False
     dropout: bool = False
     steps: int = 1000
@@ -100,6 +107,8 @@ class LearnedMatching:
             raise _refused(
                 "permutations", "frozen or straight-through, for soft ones have no inverse", "soft, two-sided"
             )
+        if not self.alpha > 0:
+            raise _refused("alpha", "a positive number", self.alpha)
         if self.warmup > 1:
             raise _refused("warmup", "a share of the steps, from 0 to 1", self.warmup)
 

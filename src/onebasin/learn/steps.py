@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from onebasin.learn.batches import Batches
-from onebasin.learn.laws import draw
+from onebasin.learn.laws import draw_weights
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.parallel import World
@@ -26,10 +26,9 @@ class Steps:
         self.objective, self.batches, self.options, self.world = objective, batches, options, world
         self.learned = objective.learned()
         self.device = self.learned[0].device
-        for p in self.learned if options.accumulate > 1 else ():
-            p.grad = torch.zeros_like(p)  # a sum must not begin in memory that a CUDA graph writes to again
-        shares = draw(options.law, options.steps * options.accumulate, options.seed)
-        self.shares = shares.to(self.device, objective.dtype)
+        batches_in_all, models = options.steps * options.accumulate, len(objective.ends)
+        weights = draw_weights(options.law, models, options.alpha, batches_in_all, options.seed)
+        self.weights = weights.to(self.device, objective.dtype)
         kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.Adam
         self.optimizer: torch.optim.Optimizer = kind(
             self.learned, lr=options.lr, weight_decay=options.weight_decay, fused=self.device.type == "cuda"
@@ -45,18 +44,27 @@ class Steps:
         self.permutations.refresh(self.done)
         for group in self.optimizer.param_groups:
             group["lr"] = options.lr * rate(self.done, options)
-        self.optimizer.zero_grad(set_to_none=options.accumulate == 1)
+        for p in self.learned:  # a sum must not begin in memory that a CUDA graph writes to again
+            p.grad = torch.zeros_like(p) if options.accumulate > 1 else None
         for k in range(options.accumulate):
             n = self.done * options.accumulate + k
             inputs, labels = self.batches(n, self.device)
-            target = self.objective.target(inputs, labels, self.shares[n])
-            self.total += self.loss(inputs, target, self.shares[n].clone())
+            target = self.objective.target(inputs, labels, self.weights[n])
+            self.total += self.loss(inputs, target, self.weights[n].clone())
+        if options.turns == "in-turn":
+            self._leave_to_one(self.done % len(self.objective.sides))
         self.world.average([p.grad for p in self.learned if p.grad is not None], options.accumulate)
         if options.clip:
             nn.utils.clip_grad_norm_(self.learned, options.clip)
         self.optimizer.step()
         self.done += 1
         self.counted += options.accumulate
+
+    def _leave_to_one(self, turn: int) -> None:
+        """Without a gradient latents stay, and so do their moments."""
+        for i, side in enumerate(self.objective.sides):
+            if i != turn:
+                side.zero_grad()
 
     def mean_loss(self) -> float:
         """Over the batches since `forget`; this waits."""
@@ -116,12 +124,12 @@ def backward_pass(objective: Objective, options: LearnedMatching, device: torch.
     if mode == "auto":
         mode = "default" if device.type == "cuda" else "off"
     if mode == "off":
-        return lambda inputs, labels, share: objective(inputs, labels, share, back=True)
+        return lambda inputs, labels, weight: objective(inputs, labels, weight, back=True)
     torch.compiler.reset()  # what was compiled for other objectives would count against the limit of recompilations
     forward: Callable[..., Any] = torch.compile(objective, mode=mode, dynamic=False)
 
-    def both(inputs: Tensors, labels: Tensor, share: Tensor) -> Tensor:
-        loss: Tensor = forward(inputs, labels, share)
+    def both(inputs: Tensors, labels: Tensor, weight: Tensor) -> Tensor:
+        loss: Tensor = forward(inputs, labels, weight)
         loss.backward()
         return loss.detach()
 

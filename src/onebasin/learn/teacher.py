@@ -1,15 +1,15 @@
 """What a model on the path should say: the task's labels, or what the end points say themselves.
 
-Without labels the end points are the teachers.  At λ the target is the mixture
+Without labels the end points are the teachers.  At λ, a point of the simplex, the target is the mixture
 
-    p(x) = (1−λ) softmax f_A(x) + λ softmax f_B(x)
+    p(x) = Σ_m λ_m softmax f_m(x)
 
-and its cross entropy is least where the model between agrees with both.
+and its cross entropy is least where the model between agrees with all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,8 @@ from torch.nn.functional import cross_entropy
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
+from onebasin.learn.laws import centre
+from onebasin.linalg import mixture
 from onebasin.stock import stock_model
 from onebasin.tasks import LANGUAGE, Task, Training
 
@@ -24,9 +26,9 @@ from onebasin.tasks import LANGUAGE, Task, Training
 class Teacher(nn.Module):
     """The end points, frozen."""
 
-    def __init__(self, a: Checkpoint, b: Checkpoint, kind: str, forward_dtype: torch.dtype | None = None) -> None:
+    def __init__(self, ends: Sequence[Checkpoint], kind: str, forward_dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.a, self.b = (stock_model(end, torch.float32).requires_grad_(False) for end in (a, b))
+        self.ends = nn.ModuleList(stock_model(end, torch.float32).requires_grad_(False) for end in ends)
         self.extra = {"use_cache": False} if kind == LANGUAGE else {}
         self.dtype = forward_dtype
 
@@ -35,9 +37,8 @@ class Teacher(nn.Module):
         """The mixture at λ, like the logits with probabilities in their place."""
         device = next(iter(inputs.values())).device.type
         with torch.autocast(device, self.dtype or torch.bfloat16, enabled=self.dtype is not None):
-            said = [end(**inputs, **self.extra).logits for end in (self.a, self.b)]
-        a, b = (logits.float().softmax(-1) for logits in said)
-        return torch.lerp(a, b, weight.float())
+            said = [end(**inputs, **self.extra).logits for end in self.ends]
+        return mixture([logits.float().softmax(-1) for logits in said], weight.float())
 
 
 def check_predicts(checkpoint: Checkpoint) -> None:
@@ -64,10 +65,10 @@ def check_labelled(task: Training) -> None:
 
 @torch.no_grad()
 def disagreement(model: nn.Module, task: Task, teacher: Teacher, device: torch.device, batch: int = 50) -> float:
-    """Cross entropy of a model half-way with what the teacher says there."""
-    total, count, half = 0.0, 0, torch.tensor(0.5, device=device)
+    """Cross entropy of the model at the centre with what the teacher says there."""
+    total, count, weight = 0.0, 0, centre(len(teacher.ends)).to(device)
     for inputs, _ in task.to(device).batches(batch):
         logits = model(**inputs, **teacher.extra).logits.flatten(0, -2)
-        total += float(cross_entropy(logits, teacher(inputs, half).flatten(0, -2))) * len(logits)
+        total += float(cross_entropy(logits, teacher(inputs, weight).flatten(0, -2))) * len(logits)
         count += len(logits)
     return total / count

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from onebasin.errors import Diverged, Stopped
+from onebasin.learn.laws import centre
 from onebasin.learn.signals import Signals
 from onebasin.learn.state import check_same, load_state, save_state
 from onebasin.learn.steps import Steps, under
@@ -20,7 +22,10 @@ from onebasin.tasks import Task
 
 @dataclass(frozen=True)
 class Point:
-    """One validation: steps taken, samples (of texts: tokens) seen, training loss since the last, midpoint loss."""
+    """One validation: steps taken, samples (of texts: tokens) seen, training loss since the last, midpoint loss.
+
+    The midpoint of several models is their centre, where all weights are alike.
+    """
 
     step: int
     seen: int
@@ -31,17 +36,22 @@ class Point:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is; as text, one line.  `barrier` is the midpoint on the validation samples less the mean end."""
+    """Where a run is; as text, one line.
+
+    `barrier` is the midpoint on the validation samples less the mean end: P1's J where all `models` weigh the same.
+    """
 
     step: int
     steps: int
     loss: float
     barrier: float
     seconds_left: float
+    models: int = 2
 
     def __str__(self) -> str:
         minutes, seconds = divmod(round(self.seconds_left), 60)
-        barrier = f"barrier at ½ about {max(self.barrier, 0.0):.4f}"
+        place = "½" if self.models == 2 else "the centre"
+        barrier = f"barrier at {place} about {max(self.barrier, 0.0):.4f}"
         return f"step {self.step}/{self.steps}, loss {self.loss:.4f}, {barrier}, {minutes}:{seconds:02d} left"
 
 
@@ -52,14 +62,17 @@ class Run:
         self.steps, self.validation, self.folder, self.options = steps, validation, folder, steps.options
         self.about = {**self.options.as_dict(), **about}
         self.history: list[Point] = []
+        self.ends: tuple[float, ...] = ()  # the loss of each model alone
         self.best, self.best_step, self.stale, self.before = steps.latents(), 0, 0, 0.0
+        self.models = len(steps.objective.ends)
         self._start = time.perf_counter()
 
     def train(self, tick: Callable[[Progress], None] = lambda progress: None) -> None:
         """Optimise until the last step or the early stop, and leave the best latents in the objective."""
         options, steps = self.options, self.steps
         self._take_up()
-        chord = (self._validate(0.0) + self._validate(1.0)) / 2
+        self.ends = tuple(self._validate(end) for end in torch.eye(self.models))
+        mean_end = sum(self.ends) / self.models
         if not self.history:
             self._record(None)
         first, start = steps.done, time.perf_counter()
@@ -70,8 +83,8 @@ class Run:
                 told = last or steps.done % options.log_every == 0
                 if told:
                     left = (time.perf_counter() - start) / (steps.done - first) * (options.steps - steps.done)
-                    barrier = self.history[-1].midpoint - chord
-                    tick(Progress(steps.done, options.steps, self._train_loss(), barrier, left))
+                    barrier = self.history[-1].midpoint - mean_end
+                    tick(Progress(steps.done, options.steps, self._train_loss(), barrier, left, self.models))
                 if last or steps.done % options.eval_every == 0:
                     self._record(self._train_loss())
                 alone = steps.world.size == 1
@@ -98,7 +111,7 @@ class Run:
 
     def _record(self, train_loss: float | None) -> None:
         """Validate; the best midpoint so far keeps its latents."""
-        midpoint, data = self._validate(0.5), self.steps.batches.data
+        midpoint, data = self._validate(centre(self.models)), self.steps.batches.data
         each = self.options.batch * self.options.accumulate * data.length
         better = all(midpoint < point.midpoint for point in self.history)
         self.history.append(Point(self.steps.done, self.steps.done * each, train_loss, midpoint, self._seconds()))
@@ -108,15 +121,15 @@ class Run:
         self.steps.forget()
 
     @torch.no_grad()
-    def _validate(self, weight: float) -> float:
+    def _validate(self, weight: Tensor) -> float:
         """The loss at λ on the whole validation task."""
         objective, device = self.steps.objective, self.steps.device
         training, total, count = objective.model.training, torch.zeros((), dtype=torch.float64, device=device), 0
         objective.model.eval()
-        share = torch.tensor(weight, dtype=objective.dtype, device=device)
-        call = objective.at(share)
+        weight = weight.to(device, objective.dtype)
+        call = objective.at(weight)
         for inputs, labels in self.validation.batches(max(self.options.batch // self.steps.world.size, 1)):
-            total += call(inputs, objective.target(inputs, labels, share)).double() * labels.numel()
+            total += call(inputs, objective.target(inputs, labels, weight)).double() * labels.numel()
             count += labels.numel()
         objective.model.train(training)
         return self.steps.world.agreed(float(total) / count, device)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 _MAX_STEPS = 500
 _DAMPING = 1e-5
+
+
+def mixture(parts: Sequence[Tensor], weight: Tensor) -> Tensor:
+    """Σ_m λ_m x_m of M tensors of one shape at the point λ of the simplex, `weight` (M,)."""
+    (first, *others), (share, *shares) = parts, weight.unbind()
+    total = share * first
+    for part, share in zip(others, shares, strict=True):
+        total = total + share * part
+    return total
 
 
 def nearest_simplex(x: Tensor) -> Tensor:

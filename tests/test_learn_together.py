@@ -1,0 +1,339 @@
+"""Learning among several models: θ(λ) on the simplex, its gradient, what is found, and runs that are taken up again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from itertools import pairwise
+
+import pytest
+import torch
+from learning import RUN, TINY, inputs_of, taught_by, tensors, write
+
+from onebasin import Alignment, Checkpoint, transport
+from onebasin.errors import BadCheckpoint, Incompatible, OnebasinError, Stopped
+from onebasin.landscape import evaluate, path_between
+from onebasin.learn import Learned, LearnedMatching, aligned_together, learn_together
+from onebasin.learn.batches import Batches
+from onebasin.learn.laws import LAWS, draw, draw_weights, law_for
+from onebasin.learn.learned import forms_of
+from onebasin.learn.objective import Objective
+from onebasin.learn.parallel import World
+from onebasin.learn.steps import Steps
+from onebasin.learn.teacher import Teacher
+from onebasin.learn.training import Progress
+from onebasin.linalg import mixture
+from onebasin.stock import outputs, stock_model
+from onebasin.tasks import CLASSIFICATION, LANGUAGE
+
+F64 = torch.float64
+NAMES = pytest.mark.parametrize("name", TINY)
+GPT = "GPT2LMHeadModel"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    return {name: write(folder, name, 3) for name in TINY}
+
+
+def objective(forms, *, tokens=0, size=0.3, **options):
+    """With random latents, in float64."""
+    kind = LANGUAGE if "vocab_size" in forms[0].config and "LM" in forms[0].spec.architecture else CLASSIFICATION
+    made = Objective(forms, LearnedMatching(**options), kind, dtype=F64, tokens=tokens)
+    g = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in made.learned():
+            p.copy_(size * torch.randn(p.shape, generator=g, dtype=F64))
+    return made
+
+
+def simplex(*weights: float) -> torch.Tensor:
+    return torch.tensor(weights, dtype=F64)
+
+
+def mean_of(models, weight: torch.Tensor) -> Checkpoint:
+    """Σ λ_m θ_m, leaf by leaf."""
+    first = models[0]
+    return first.derive({leaf: lambda leaf=leaf: mixture([x[leaf] for x in models], weight) for leaf in first})
+
+
+def run(models, folder=None, tick=lambda progress: None, starts=(None, None, None), **options) -> tuple[Learned, ...]:
+    chosen = LearnedMatching(**{**RUN, **options})
+    return learn_together(models, starts, taught_by(models[0]), 32, chosen, folder=folder, tick=tick)
+
+
+# ---- θ(λ)
+
+
+@NAMES
+def test_zero_latents_give_the_weighted_mean_exactly(models, name):
+    forms = forms_of(models[name])
+    weight = simplex(0.2, 0.5, 0.3)
+    theta = objective(forms, size=0.0).theta(weight)
+    ends = [dict(stock_model(form).named_parameters()) for form in forms]
+    for parameter, found in theta.items():
+        assert found.equal(sum(share * end[parameter] for share, end in zip(weight, ends, strict=True))), parameter
+
+
+@NAMES
+@pytest.mark.parametrize("two_sided", [False, True])
+def test_the_model_at_a_point_is_the_mean_of_the_moved_models(models, name, two_sided):
+    forms = forms_of(models[name])
+    made = objective(forms, two_sided=two_sided, tokens=int(two_sided))
+    maps = [side.alignment(forms[0].spec) for side in made.sides]
+    assert len(maps) == (3 if two_sided else 2)
+    moved = [*forms[: 3 - len(maps)], *map(transport, forms[3 - len(maps) :], maps)]
+    inputs = inputs_of(forms[0], 3)
+    for weight in (simplex(0.2, 0.5, 0.3), simplex(0, 0.4, 0.6), simplex(0, 0, 1)):
+        expected = stock_model(mean_of(moved, weight))(**inputs).logits
+        torch.testing.assert_close(made.at(weight)(inputs), expected, rtol=1e-11, atol=1e-11)
+    unmoved = stock_model(mean_of(forms, simplex(0.2, 0.5, 0.3)))(**inputs).logits
+    assert (made.at(simplex(0.2, 0.5, 0.3))(inputs) - unmoved).abs().max() > 1e-3  # the control
+
+
+@pytest.mark.parametrize("name", [GPT, "LlamaForCausalLM"])
+def test_circuits_add_up(models, name):
+    """Two models are three, one of them without weight; and a model may be taken in two parts."""
+    a, b, c = forms_of(models[name])
+    inputs = inputs_of(a, 3)
+    between = path_between("circuit", a, b).model(0.3, F64)(**inputs).logits
+    three = objective((a, b, c), size=0.0, path="circuit")
+    torch.testing.assert_close(three.at(simplex(0.7, 0.3, 0.0))(inputs), between, rtol=1e-11, atol=1e-11)
+    twice = objective((a, b, b), size=0.0, path="circuit")
+    torch.testing.assert_close(twice.at(simplex(0.7, 0.1, 0.2))(inputs), between, rtol=1e-11, atol=1e-11)
+    factors = objective((a, b, c), size=0.0).at(simplex(0.7, 0.3, 0.0))(inputs)
+    assert (factors - between).abs().max() > 1e-3  # the control: another path
+
+
+SOFT_CIRCUITS = {"path": "circuit", "learn": ("residual", "qk", "ov", "heads"), "permutations": "soft"}
+
+
+@NAMES
+@pytest.mark.parametrize(
+    "options", [SOFT_CIRCUITS, {"two_sided": True, "loss": "agreement"}], ids=["soft", "agreement"]
+)
+def test_gradient_against_finite_differences(models, name, options):
+    forms = forms_of(models[name])
+    made = objective(forms, **options)
+    task = taught_by(forms[0], 4)
+    draws = draw_weights("dirichlet", 3, 0.5, 3, 0)
+
+    def loss(back: bool = False) -> float:
+        return sum(
+            float(made(task.inputs, made.target(task.inputs, task.labels, w), w, back=back).detach()) for w in draws
+        )
+
+    loss(back=True)
+    g, step = torch.Generator().manual_seed(1), 1e-6
+    for p in made.learned():
+        direction = torch.randn(p.shape, generator=g, dtype=F64)
+        slope, losses = float((p.grad * direction).sum()), []
+        for sign in (1, -1):
+            with torch.no_grad():
+                p.add_(sign * step * direction)
+                losses.append(loss())
+                p.sub_(sign * step * direction)
+        assert abs(slope - (losses[0] - losses[1]) / (2 * step)) < 1e-6 * max(1.0, abs(slope))
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # what torch's compiler does
+def test_the_step_is_one_graph_for_the_compiler(models):
+    forms = forms_of(models[GPT])
+    made, task, weight = objective(forms, tokens=1), taught_by(forms[0], 4), simplex(0.2, 0.5, 0.3)
+    made(task.inputs, task.labels, weight, back=True)
+    eager = [p.grad for p in made.learned()]
+    made.zero_grad()
+    torch.compiler.reset()
+    torch.compile(made, backend="eager", fullgraph=True, dynamic=False)(task.inputs, task.labels, weight).backward()
+    for p, expected in zip(made.learned(), eager, strict=True):
+        torch.testing.assert_close(p.grad, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_teacher_is_the_mixture_of_all_ends(models):
+    ends = models["ViTForImageClassification"]
+    x = {"pixel_values": inputs_of(ends[0], 3)["pixel_values"].float()}
+    said = [stock_model(end, torch.float32)(**x).logits.softmax(-1) for end in ends]
+    expected = 0.2 * said[0] + 0.5 * said[1] + 0.3 * said[2]
+    torch.testing.assert_close(Teacher(ends, CLASSIFICATION)(x, simplex(0.2, 0.5, 0.3)), expected)
+
+
+# ---- where λ is drawn
+
+
+@pytest.mark.parametrize(("count", "alpha"), [(2, 0.1), (3, 0.1), (5, 1.0)])
+def test_dirichlet(count, alpha):
+    drawn = draw_weights("dirichlet", count, alpha, 50_000, 0)
+    assert drawn.shape == (50_000, count)
+    torch.testing.assert_close(drawn.sum(1), torch.ones(50_000, dtype=F64))
+    assert drawn.min() >= 0
+    mean, variance = 1 / count, (1 - 1 / count) / count / (count * alpha + 1)
+    torch.testing.assert_close(drawn.mean(0), torch.full((count,), mean, dtype=F64), rtol=0.03, atol=0)
+    torch.testing.assert_close(drawn.var(0), torch.full((count,), variance, dtype=F64), rtol=0.03, atol=0)
+    assert drawn[:9].equal(draw_weights("dirichlet", count, alpha, 50_000, 0)[:9])
+    assert not drawn[:9].equal(draw_weights("dirichlet", count, alpha, 50_000, 1)[:9])
+
+
+def test_laws_by_the_number_of_models():
+    for law in LAWS:
+        share = draw(law, 9, 3)
+        assert draw_weights(law, 2, 0.1, 9, 3).equal(torch.stack([1 - share, share], -1))
+        with pytest.raises(OnebasinError, match="of two models"):
+            law_for(law, 3)
+    assert [law_for("auto", models) for models in (2, 3, 5)] == ["middle", "dirichlet", "dirichlet"]
+
+
+# ---- what is found
+
+
+def planted(model, folder, size):
+    """The model, and two copies of it moved a little by every space that learns."""
+    (form, *_) = forms_of((model, model))
+    made = objective((form, form, form), size=size)
+    for m, side in enumerate(made.sides):
+        transport(form, side.alignment(form.spec)).save(folder / str(m), dtype="F64")
+    return [form, *(Checkpoint.open(folder / str(m)) for m in (0, 1))]
+
+
+@pytest.mark.parametrize("options", [{}, {"turns": "in-turn", "two_sided": True}], ids=["together", "in turn"])
+@pytest.mark.parametrize("name", [GPT, "LlamaForCausalLM"])
+def test_planted_symmetries_are_found_back(models, name, options, tmp_path):
+    copies = planted(models[name][0], tmp_path, 0.2)
+    settings = {"steps": 150, "batch": 32, "lr": 1e-2, "eval_every": 50, "dtype": "float64", "alpha": 1.0, **options}
+    task = taught_by(copies[0], 512)
+    learned = learn_together(copies, (None, None, None), task, 256, LearnedMatching(**settings))
+    inputs = inputs_of(copies[0], 64, seed=9)
+
+    def said(model):
+        return outputs(stock_model(model), copies[0].spec, inputs)["logits"]
+
+    def error(found):
+        return float((said(mean_of(found, simplex(1 / 3, 1 / 3, 1 / 3))) - said(copies[0])).square().mean())
+
+    together, reason = aligned_together(copies, learned)
+    assert reason is None
+    before, after = error(copies), error(together)
+    assert before > 1e-3
+    assert after < 0.4 * before
+    for model in together:
+        assert (said(model) - said(copies[0])).abs().max() < 1e-9
+
+
+@pytest.mark.parametrize("options", [{}, {"two_sided": True, "learn": ("residual", "qk", "ov")}], ids=["one", "all"])
+def test_the_models_as_learned_are_those_that_are_written(models, options):
+    """The centre and the ends on the way, and those of the written models, have the same losses."""
+    ends = models["LlamaForCausalLM"]
+    learned = run(ends, steps=20, eval_every=10, alpha=2.0, lr=1e-2, **options)
+    written, reason = aligned_together(ends, learned)
+    assert reason is None
+    assert written[0] is ends[0]
+    _, held = taught_by(ends[0]).split(32)
+    centre = evaluate(stock_model(mean_of(written, simplex(1 / 3, 1 / 3, 1 / 3))), held).loss
+    losses = [evaluate(stock_model(model), held).loss for model in (*ends, *written)]
+    assert max(abs(x - y) for x, y in zip(losses, 2 * learned[0].ends, strict=True)) < 1e-9
+    for found in learned:
+        assert found.history == learned[0].history
+        assert abs(found.barrier - (centre - sum(losses[:3]) / 3)) < 1e-9
+    moved = [max(found.correction.displacement().values()) > 0 for found in learned]
+    assert moved == [False, True, True]
+
+
+def test_models_that_cannot_take_the_gauge_are_all_canonical(models, tmp_path):
+    """A gain of zero cannot be divided by."""
+    ends = models[GPT]
+    name = next(leaf for leaf in ends[0] if "ln_1" in leaf and "weight" in leaf)
+    blunt = ends[0].derive({name: lambda: torch.zeros_like(ends[0][name])})
+    blunt.save(tmp_path / "blunt")
+    group = [Checkpoint.open(tmp_path / "blunt"), *ends[1:]]
+    written, reason = aligned_together(group, run(group, steps=2, eval_every=1))
+    assert reason is not None
+    inputs = inputs_of(ends[0], 3)
+    for model, form in zip(group, written, strict=True):
+        said = [outputs(stock_model(x), model.spec, inputs)["logits"] for x in (model, form)]
+        torch.testing.assert_close(*said, rtol=1e-9, atol=1e-9)
+
+
+def test_starts_may_lead_to_any_common_frame(models):
+    """What counts is where the others are seen from the first model."""
+    spec = forms_of(models[GPT])[0].spec
+    frame, g, h = (Alignment.random(spec, seed) for seed in range(3))
+    own = run(models[GPT], steps=2, starts=(None, g, h))
+    common = run(models[GPT], steps=2, starts=(frame, frame.compose(g), frame.compose(h)))
+    for x, y in zip(own, common, strict=True):
+        for part, tensor in tensors(x.base).items():
+            torch.testing.assert_close(tensors(y.base)[part], tensor, rtol=1e-9, atol=1e-9)
+    assert max(own[1].base.displacement().values()) > 0.1  # the control
+
+
+def test_in_turn_moves_one_model_a_step(models):
+    forms = forms_of(models[GPT])
+
+    def moved(turns: str) -> list[list[bool]]:
+        options = LearnedMatching(steps=4, batch=8, turns=turns, two_sided=True, accumulate=2)
+        made = objective(forms, size=0.0, two_sided=True)
+        data = Batches(taught_by(forms[0]), 8, 0, augment=False, world=World())
+        steps, places = Steps(made, data, options, World()), []
+        for _ in range(5):
+            places.append([torch.cat([p.detach().flatten() for p in side.parameters()]) for side in made.sides])
+            if len(places) < 5:
+                steps.one()
+        return [[not x.equal(y) for x, y in zip(*ends, strict=True)] for ends in pairwise(places)]
+
+    first, second, third = [True, False, False], [False, True, False], [False, False, True]
+    assert moved("in-turn") == [first, second, third, first]
+    assert moved("together") == [[True] * 3] * 4
+
+
+# ---- runs
+
+
+def same(x: tuple[Learned, ...], y: tuple[Learned, ...]) -> bool:
+    """Bit for bit, all but the seconds."""
+    maps = [[t for found in z for t in tensors(found.alignment).values()] for z in (x, y)]
+    points = [[(p.step, p.midpoint, p.train_loss) for p in z[0].history] for z in (x, y)]
+    return all(a.equal(b) for a, b in zip(*maps, strict=True)) and points[0] == points[1]
+
+
+def stop_at(step: int, progress: Progress) -> None:
+    if progress.step >= step:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"loss": "agreement"}, {"two_sided": True, "turns": "in-turn", "dropout": True}],
+    ids=["agreement", "in turn, dropout"],
+)
+def test_a_stopped_run_goes_on_to_the_same_result(models, tmp_path, options):
+    g = Alignment.random(forms_of(models[GPT])[0].spec, 5)
+    torch.manual_seed(5)
+    whole = run(models[GPT], starts=(None, g, None), **options)
+    torch.manual_seed(5)
+    with pytest.raises(Stopped):
+        run(models[GPT], tmp_path, partial(stop_at, 22), (None, g, None), **options)
+    torch.manual_seed(99)  # whatever happened in between; the bases come from the folder, too
+    assert same(run(models[GPT], tmp_path, **options), whole)
+    assert not same(run(models[GPT], starts=(None, g, None), **{**options, "alpha": 0.3}), whole)  # the control
+    assert max(whole[1].base.displacement().values()) > 0.1
+
+
+def test_progress_names_the_place(models):
+    seen = []
+    run(models[GPT], None, seen.append, steps=5)
+    assert "barrier at the centre about" in str(seen[-1])
+    assert "barrier at ½ about" in str(Progress(1, 2, 0.5, 0.1, 3.0))
+
+
+def test_a_run_goes_on_only_with_as_many_models(models, tmp_path):
+    run(models[GPT], tmp_path, steps=3)
+    two = LearnedMatching(**{**RUN, "steps": 3, "law": "dirichlet"})
+    with pytest.raises(BadCheckpoint, match="another value of 'models'"):
+        learn_together(models[GPT][:2], (None, None), taught_by(models[GPT][0]), 32, two, folder=tmp_path)
+
+
+def test_starts_and_laws_that_do_not_fit_are_refused(models):
+    with pytest.raises(Incompatible, match="one start for each"):
+        run(models[GPT], starts=(None, None))
+    with pytest.raises(OnebasinError, match="The law 'half'"):
+        run(models[GPT], law="half")
