@@ -196,6 +196,7 @@ def test_laws():
         {"learn": ("residual", "brains")}, {"learn": ()}, {"learn": ("qk", "qk")}, {"law": "always"}, {"steps": 0},
         {"batch": 0}, {"lr": -1.0}, {"lr": float("nan")}, {"warmup": 2.0}, {"path": "scenic"}, {"dtype": "float8"},
         {"permutations": "soft", "two_sided": True}, {"optimizer": "sgd"}, {"patience": -1},
+        {"alpha": 0.0}, {"turns": "now and then"},
     ],
     ids=str,
 )  # fmt: skip

@@ -23,7 +23,7 @@ from onebasin.learn.parallel import World
 from onebasin.learn.steps import Steps
 from onebasin.learn.teacher import Teacher
 from onebasin.learn.training import Progress
-from onebasin.linalg import mixture
+from onebasin.linalg import mixture, running_shares
 from onebasin.stock import outputs, stock_model
 from onebasin.tasks import CLASSIFICATION, LANGUAGE
 
@@ -56,7 +56,9 @@ def simplex(*weights: float) -> torch.Tensor:
 def mean_of(models, weight: torch.Tensor) -> Checkpoint:
     """Σ λ_m θ_m, leaf by leaf."""
     first = models[0]
-    return first.derive({leaf: lambda leaf=leaf: mixture([x[leaf] for x in models], weight) for leaf in first})
+    return first.derive(
+        {leaf: lambda leaf=leaf: sum(w * x[leaf] for w, x in zip(weight, models, strict=True)) for leaf in first}
+    )
 
 
 def run(models, folder=None, tick=lambda progress: None, starts=(None, None, None), **options) -> tuple[Learned, ...]:
@@ -74,7 +76,7 @@ def test_zero_latents_give_the_weighted_mean_exactly(models, name):
     theta = objective(forms, size=0.0).theta(weight)
     ends = [dict(stock_model(form).named_parameters()) for form in forms]
     for parameter, found in theta.items():
-        assert found.equal(sum(share * end[parameter] for share, end in zip(weight, ends, strict=True))), parameter
+        assert found.equal(mixture([end[parameter] for end in ends], running_shares(weight))), parameter
 
 
 @NAMES

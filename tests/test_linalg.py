@@ -10,11 +10,13 @@ from torch import Tensor
 
 from onebasin.linalg import (
     assign,
+    mixture,
     nearest_doubly_stochastic,
     nearest_simplex,
     ones_complement,
     polar,
     polar_fixing_ones,
+    running_shares,
     sinkhorn,
     stochastic,
 )
@@ -106,6 +108,15 @@ def test_assign_refuses_what_has_no_answer() -> None:
 
 
 # ---- stochastic ------------------------------------------------------------------------------------------------------
+
+
+@given(seeds, st.integers(1, 5))
+def test_mixture_is_the_weighted_sum(seed: int, count: int) -> None:
+    parts, drawn = normal(seed, count, 2, 3), normal(seed + 1, count).softmax(0)
+    corner = torch.eye(count, dtype=torch.float64)[seed % count]
+    edge = drawn * (drawn < drawn.max()) if count > 1 else drawn
+    for weight in (drawn, corner, edge / edge.sum()):
+        close(mixture(list(parts), running_shares(weight)), torch.einsum("m,mij->ij", weight, parts))
 
 
 @given(seeds, st.sampled_from([0.1, 1.0, 100.0]))

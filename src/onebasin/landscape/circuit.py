@@ -23,7 +23,6 @@ from onebasin.canonical.form import canonicalize
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.landscape.paths import WeightPath
-from onebasin.linalg import mixture
 from onebasin.spec import Attention, ModelSpec
 from onebasin.spec.ops import qk_norm
 from onebasin.stock import modules_of, stock_model
@@ -100,7 +99,9 @@ class Joined(Apart):
         self.register_buffer("share", torch.zeros(len(self.ends), dtype=torch.float64), persistent=False)  # λ
 
     def forward(self, x: Tensor) -> Tensor:
-        return mixture(self.each(x), self.share)
+        first, *others = (share * y for share, y in zip(self.share, self.each(x), strict=True))
+        total: Tensor = sum(others, first)
+        return total
 
 
 def _repeated(

@@ -26,7 +26,7 @@ from onebasin.learn.options import LearnedMatching
 from onebasin.learn.spaces import chosen
 from onebasin.learn.teacher import Teacher
 from onebasin.learn.weights import Group, Maps, Weights, groups
-from onebasin.linalg import mixture
+from onebasin.linalg import mixture, running_shares
 from onebasin.spec import ModelSpec
 from onebasin.stock import source_key, stock_model
 from onebasin.tasks import IGNORED, LANGUAGE
@@ -93,7 +93,8 @@ class Objective(nn.Module):
         """θ(λ) by the model's own parameter names, with what else of the model depends on λ."""
         skip = {self.places[self.looked_up][1]} if self.looked_up else set()
         ends = [end(*move, skip) for end, move in zip(self.ends, moves or self.moves(), strict=True)]
-        between = {i: mixture([end[i] for end in ends], weight) for i in ends[0]}
+        shares = running_shares(weight)
+        between = {i: mixture([end[i] for end in ends], shares) for i in ends[0]}
         rows = [{i: x.unbind(0) for i, x in tensors.items()} for tensors in (*ends, between)]
         named = {name: rows[end][i][row] for name, (end, i, row) in self.places.items() if name != self.looked_up}
         return {**named, **dict.fromkeys(self.shares, weight)}
@@ -111,7 +112,7 @@ class Objective(nn.Module):
             if self.looked_up:
                 table, ids = self.places[self.looked_up][1], given.pop("input_ids")
                 rows = [end.rows(table, ids, *move) for end, move in zip(self.ends, moves, strict=True)]  # type: ignore[operator]
-                given["inputs_embeds"] = mixture(rows, weight)
+                given["inputs_embeds"] = mixture(rows, running_shares(weight))
             if self.kind == LANGUAGE:
                 given["use_cache"] = False
             result: Tensor = functional_call(self.scored, theta, (given, labels, back))

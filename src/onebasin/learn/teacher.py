@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.learn.laws import centre
-from onebasin.linalg import mixture
+from onebasin.linalg import mixture, running_shares
 from onebasin.stock import stock_model
 from onebasin.tasks import LANGUAGE, Task, Training
 
@@ -38,7 +38,7 @@ class Teacher(nn.Module):
         device = next(iter(inputs.values())).device.type
         with torch.autocast(device, self.dtype or torch.bfloat16, enabled=self.dtype is not None):
             said = [end(**inputs, **self.extra).logits for end in self.ends]
-        return mixture([logits.float().softmax(-1) for logits in said], weight.float())
+        return mixture([logits.float().softmax(-1) for logits in said], running_shares(weight.float()))
 
 
 def check_predicts(checkpoint: Checkpoint) -> None:

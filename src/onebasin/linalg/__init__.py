@@ -8,7 +8,7 @@ from onebasin.linalg.assignment import assign
 from onebasin.linalg.gauge import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
 from onebasin.linalg.orthogonal import ones_complement, polar, polar_fixing_ones
 from onebasin.linalg.rotations import cayley, centred, expm, newton_schulz, skew
-from onebasin.linalg.stochastic import mixture, nearest_doubly_stochastic, nearest_simplex, sinkhorn
+from onebasin.linalg.stochastic import mixture, nearest_doubly_stochastic, nearest_simplex, running_shares, sinkhorn
 
 __all__ = [
     "assign",
@@ -24,6 +24,7 @@ __all__ = [
     "polar",
     "polar_fixing_ones",
     "positive_scale",
+    "running_shares",
     "signed_scale",
     "sinkhorn",
     "skew",

@@ -12,13 +12,20 @@ _MAX_STEPS = 500
 _DAMPING = 1e-5
 
 
-def mixture(parts: Sequence[Tensor], weight: Tensor) -> Tensor:
-    """Σ_m λ_m x_m of M tensors of one shape at the point λ of the simplex, `weight` (M,)."""
-    (first, *others), (share, *shares) = parts, weight.unbind()
-    total = share * first
-    for part, share in zip(others, shares, strict=True):
-        total = total + share * part
-    return total
+def running_shares(weight: Tensor) -> Tensor:
+    """λ_m / (λ_1 + ... + λ_m) for a point λ of the simplex, (M,): what a running mean takes of part m."""
+    return weight / weight.cumsum(0).clamp_min(torch.finfo(weight.dtype).tiny)
+
+
+def mixture(parts: Sequence[Tensor], shares: Tensor) -> Tensor:
+    """sum_m λ_m x_m of M tensors of one shape, as a running mean with the `running_shares` of λ.
+
+    Cost: one pass over each further part; for two it is torch.lerp.
+    """
+    mean = parts[0]
+    for part, share in zip(parts[1:], shares[1:].unbind(), strict=True):
+        mean = torch.lerp(mean, part, share)
+    return mean
 
 
 def nearest_simplex(x: Tensor) -> Tensor:
