@@ -302,7 +302,8 @@ def test_what_a_run_depends_on(root):
     assert plain.equal(found())
     for change in (
         {"seed": 1}, {"law": "full"}, {"lr": 1e-2}, {"augment": True}, {"accumulate": 2}, {"clip": 1e-4},
-        {"rotation": "exponential"}, {"optimizer": "adam", "weight_decay": 0.5}, {"schedule": "constant"},
+        {"rotation": "exponential"}, {"optimizer": "adam", "weight_decay": 0.5}, {"optimizer": "muon"},
+        {"schedule": "constant"},
     ):  # fmt: skip
         assert not plain.equal(found(**change)), change
     torch.testing.assert_close(plain, found(checkpointing=True), rtol=1e-9, atol=1e-12)

@@ -52,8 +52,12 @@ def stop_at(step: int, how: signal.Signals, progress) -> None:
 
 @pytest.mark.parametrize(
     ("how", "options"),
-    [(signal.SIGTERM, PERMUTING), (signal.SIGINT, {"two_sided": True, "dropout": True, "accumulate": 2})],
-    ids=["permutations", "two sides, dropout"],
+    [
+        (signal.SIGTERM, PERMUTING),
+        (signal.SIGINT, {"two_sided": True, "dropout": True, "accumulate": 2}),
+        (signal.SIGTERM, {"optimizer": "muon", "learn": ("residual", "qk", "scale")}),
+    ],
+    ids=["permutations", "two sides, dropout", "muon"],
 )
 def test_a_signal_stops_between_steps_and_the_run_goes_on_to_the_same_result(root, tmp_path, how, options):
     torch.manual_seed(5)

@@ -15,7 +15,7 @@ CHOICES = {
     "invertible": ("polar", "plain"),
     "law": ("auto", "middle", "half", "full", "normal", "dirichlet"),
     "turns": ("together", "in-turn"),
-    "optimizer": ("adamw", "adam"),
+    "optimizer": ("adamw", "adam", "muon"),
     "schedule": ("cosine", "constant"),
     "dtype": ("auto", "bfloat16", "float32", "float64"),
     "compile": ("auto", "off", "default", "reduce-overhead", "max-autotune"),
@@ -48,8 +48,9 @@ class LearnedMatching:
             "normal" N(0.5, 0.1) cut off at 0 and 1; "dirichlet" Dirichlet(`alpha`·1), the one for several models.
             "auto" is "middle" for two models and "dirichlet" for more.
         augment: random crops and flips of images.  dropout: the models' own dropout rates instead of none.
-    The optimiser: `accumulate` batches of `batch` samples a step; linear warm-up over the share `warmup` of the steps;
-        gradients clipped to norm `clip` (0 for not at all).
+    The optimiser: "adamw", "adam", or "muon", whose steps turn all directions of a matrix at one speed (its rates are
+        some three times Adam's); `accumulate` batches of `batch` samples a step; linear warm-up over the share `warmup`
+        of the steps; gradients clipped to norm `clip` (0 for not at all).
     The course: validation every `eval_every` steps, stopping after `patience` of them without a better midpoint (of
         several models: centre; 0 for never); the state is saved every `save_every` steps, the loss read every
         `log_every`.

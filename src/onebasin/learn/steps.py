@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from onebasin.learn.batches import Batches
 from onebasin.learn.laws import draw_weights
+from onebasin.learn.muon import Muon
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.parallel import World
@@ -29,10 +30,7 @@ class Steps:
         batches_in_all, models = options.steps * options.accumulate, len(objective.ends)
         weights = draw_weights(options.law, models, options.alpha, batches_in_all, options.seed)
         self.weights = weights.to(self.device, objective.dtype)
-        kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.Adam
-        self.optimizer: torch.optim.Optimizer = kind(
-            self.learned, lr=options.lr, weight_decay=options.weight_decay, fused=self.device.type == "cuda"
-        )
+        self.optimizer = optimizer(self.learned, options)
         self.permutations = Reassignment(objective, options.assign_every)
         self.loss = backward_pass(objective, options, self.device)
         self.done, self.counted = 0, 0
@@ -106,6 +104,14 @@ class Steps:
         torch.set_rng_state(tensors["random/cpu"])
         if self.device.type == "cuda" and "random/cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
+
+
+def optimizer(learned: list[nn.Parameter], options: LearnedMatching) -> torch.optim.Optimizer:
+    """The one that the options name."""
+    if options.optimizer == "muon":
+        return Muon(learned, lr=options.lr, weight_decay=options.weight_decay)
+    kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.Adam
+    return kind(learned, lr=options.lr, weight_decay=options.weight_decay, fused=learned[0].is_cuda)
 
 
 def rate(step: int, options: LearnedMatching) -> float:

@@ -1,0 +1,75 @@
+"""Orthogonalised momentum: what a step is, that it follows the basis, and that other latents take Adam's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from onebasin.learn.muon import Muon, orthogonalised
+
+F64 = torch.float64
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
+
+
+def rotation(n: int, seed: int) -> torch.Tensor:
+    return torch.linalg.qr(drawn(n, n, seed=seed))[0]
+
+
+@pytest.mark.parametrize("shape", [(12, 12), (3, 8, 8)])
+def test_singular_values_become_nearly_one_and_their_vectors_stay(shape):
+    x = drawn(*shape)
+    found = orthogonalised(x)
+    values = torch.linalg.svdvals(found)
+    assert 0.6 < values.min()
+    assert values.max() < 1.3
+    assert torch.linalg.svdvals(x).min() < 0.6  # the control
+    u, _, vh = torch.linalg.svd(x)
+    inside = u.mT @ found @ vh.mT
+    torch.testing.assert_close(inside, torch.diag_embed(inside.diagonal(dim1=-2, dim2=-1)), rtol=0, atol=1e-10)
+
+
+def test_a_skew_gradient_gives_a_skew_step():
+    z = drawn(9, 9)
+    step = orthogonalised(z - z.mT)
+    torch.testing.assert_close(step, -step.mT, rtol=0, atol=1e-12)
+
+
+def moved(kind, start: torch.Tensor, gradients: list[torch.Tensor], **options) -> torch.Tensor:
+    z = torch.nn.Parameter(start.clone())
+    optimizer = kind([z], lr=0.1, **options)
+    for gradient in gradients:
+        z.grad = gradient.clone()
+        optimizer.step()
+    return z.detach()
+
+
+def test_steps_follow_a_change_of_basis():
+    """Both sides of Z rotated, the steps rotate along; Adam's do not."""
+    q, r, gradients = rotation(10, 1), rotation(10, 2), [drawn(10, 10, seed=s) for s in range(4)]
+    turned = [q @ g @ r.mT for g in gradients]
+    start = drawn(10, 10, seed=9)
+    for kind, follows in ((Muon, True), (torch.optim.Adam, False)):
+        there = q @ moved(kind, start, gradients) @ r.mT
+        assert torch.allclose(there, moved(kind, q @ start @ r.mT, turned), atol=1e-9) == follows
+
+
+def test_what_is_no_matrix_takes_the_step_of_adamw():
+    gradients = [drawn(3, 7, seed=s) for s in range(5)]
+    start = drawn(3, 7, seed=8)
+    found = moved(Muon, start, gradients, weight_decay=0.3)
+    torch.testing.assert_close(found, moved(torch.optim.AdamW, start, gradients, weight_decay=0.3), rtol=1e-12, atol=0)
+
+
+def test_without_a_gradient_nothing_moves():
+    z, still = torch.nn.Parameter(drawn(4, 4)), torch.nn.Parameter(drawn(4, 4))
+    before, z.grad = still.detach().clone(), drawn(4, 4)
+    Muon([z, still], lr=0.1, weight_decay=0.5).step()
+    assert still.equal(before)
+    assert not z.equal(drawn(4, 4))
+
+
+def test_a_zero_gradient_is_no_direction():
+    assert not orthogonalised(torch.zeros(5, 5, dtype=F64)).any()
