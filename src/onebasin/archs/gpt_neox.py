@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onebasin.archs.registry import Config, architecture
+from onebasin.archs.registry import FIELDS, Config, architecture
 from onebasin.spec import Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, elementwise, head_sum, rope
 
@@ -29,6 +29,7 @@ def rotary_width(cfg: Config) -> int:
     sizes=lambda cfg: {
         "v": cfg.vocab_size, "c": cfg.num_labels, "t": 3, "k": cfg.hidden_size // cfg.num_attention_heads,
     },
+    fields={**FIELDS, "eps": "layer_norm_eps"},
     renames=((r"^lm_head\.", "embed_out."),),
     untouched=(r"\.attention\.(masked_)?bias$", r"rotary_emb\.inv_freq$"),
 )  # fmt: skip

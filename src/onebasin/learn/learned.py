@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from onebasin.alignment import Alignment, move, transport
 from onebasin.checkpoint import Checkpoint
 from onebasin.learn.batches import Batches
 from onebasin.learn.coordinates import Coordinates
+from onebasin.learn.laws import of_pair
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.parallel import own_device, processes
@@ -89,6 +90,7 @@ def learn(
     check_predicts(a)
     if options.loss == "task":
         check_labelled(task)
+    options = replace(options, law=of_pair(options.law, a.spec, b.spec))
     form_a, form_b = (form.in_memory() for form in same_form(a, b))
     base = _base(start, form_a, folder)
     with processes(torch.device(device)) as world, _precision(options):

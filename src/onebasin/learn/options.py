@@ -13,7 +13,7 @@ CHOICES = {
     "path": ("factor", "circuit"),
     "rotation": ("cayley", "exponential", "polar"),
     "invertible": ("polar", "plain"),
-    "law": ("middle", "half", "full", "normal"),
+    "law": ("middle", "half", "full", "normal", "near-a", "near-b", "small-end"),
     "optimizer": ("adamw", "adam"),
     "schedule": ("cosine", "constant"),
     "dtype": ("auto", "bfloat16", "float32", "float64"),
@@ -42,7 +42,8 @@ class LearnedMatching:
             (1−λ) p_A + λ p_B, which needs no labels.
         path: "factor" (stock models) or "circuit" (P1).
         law: where λ, the share of B, is drawn: "middle" uniform on [0.4, 0.6], "half" 0.5, "full" uniform on [0, 1],
-            "normal" N(0.5, 0.1) cut off at 0 and 1.
+            "normal" N(0.5, 0.1) cut off at 0 and 1, "near-a" uniform on [0.2, 0.5], "near-b" on [0.5, 0.8], "small-end"
+            the one of these two that is nearer to the smaller model.
         augment: random crops and flips of images.  dropout: the models' own dropout rates instead of none.
     The optimiser: `accumulate` batches of `batch` samples a step; linear warm-up over the share `warmup` of the steps;
         gradients clipped to norm `clip` (0 for not at all).
