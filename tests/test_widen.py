@@ -11,16 +11,20 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from learning import TINY, taught_by
 from pairs import CLASSES as ONE_EACH
 from pairs import apart, open_random, scrambled
-from random_models import CLASSES, IDS, random_folder
+from random_models import CLASSES, IDS, config_of, random_folder, random_model
 
 from onebasin import Alignment, Checkpoint, align, canonicalize, describe_pair, transport, widen
 from onebasin.canonical import rewrites
 from onebasin.canonical.structure import canonical_spec
-from onebasin.errors import Incompatible, NotExpressible
+from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES
 from onebasin.landscape import path_between
+from onebasin.learn import LearnedMatching, learn
+from onebasin.learn import aligned as aligned_by
+from onebasin.learn.laws import draw, of_pair
 from onebasin.report.certificate import certificate
 from onebasin.spec import ModelSpec
 from onebasin.stock import norms_in_float64, outputs, probe_inputs, stock_model
@@ -106,7 +110,8 @@ def test_another_eps_stretches_the_stream_where_it_can(tmp_path, model_type, nam
     free, field = canonical_spec(small), fields_of(small.spec)["eps"]
     eps = next(iter(small.spec.norms.values())).eps
     inside = "eps of query/key norms" in free.constants
-    if not inside and all(free.family(norm.space) in (ORTHOGONAL, ORTHOGONAL_ONES) for norm in free.norms.values()):
+    families = {free.family(norm.space) for norm in free.norms.values()}
+    if not inside and families <= {ORTHOGONAL, ORTHOGONAL_ONES}:
         large = widen(small, {field: 0.01})
         assert drift(small, large) < EXACT
         unstretched = canonicalize(small).checkpoint
@@ -166,6 +171,25 @@ def test_a_stream_that_is_not_centred_cannot_be_padded(tmp_path, monkeypatch):
     *_, settings = growths(canonical_spec(small))
     monkeypatch.setattr(rewrites, "centre", lambda checkpoint, space: checkpoint)
     assert drift(small, widen(small, settings).in_memory()) > 1e-4
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama"])
+def test_constant_gains_that_stay(tmp_path, model_type):
+    """They give the stream more symmetries, but a norm's output in it has a mean and a length of its own."""
+    name = {"bert": "BertForMaskedLM", "gpt2": "GPT2Model", "llama": "LlamaModel"}[model_type]
+    model = random_model(name, config_of(model_type, 3), 5)
+    for key, parameter in model.named_parameters():
+        if parameter.ndim == 1 and key.endswith("weight"):
+            parameter.fill_(1.5)
+    model.save_pretrained(tmp_path / "m")
+    small = Checkpoint.open(tmp_path / "m")
+    form = canonicalize(small).checkpoint
+    assert form.spec.family("residual") in (ORTHOGONAL, ORTHOGONAL_ONES)
+    for settings in growths(form.spec):
+        assert drift(small, widen(small, settings).in_memory()) < EXACT
+    with pytest.raises(NotExpressible, match="eps"):
+        widen(small, {fields_of(small.spec)["eps"]: 0.01})
 
 
 # ---- refusals
@@ -278,6 +302,44 @@ def test_sizes_that_cross_widen_both(tmp_path):
     assert "widened" in aligned.reason
     assert drift(a, aligned.a) < EXACT
     assert certificate(b, aligned)["output_drift"]["float64"] < 1e-8
+
+
+LARGER = {
+    "GPT2LMHeadModel": {"n_embd": 24, "n_head": 3}, "ViTForImageClassification": {"hidden_size": 32},
+    "LlamaForCausalLM": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 8},
+    "BertForSequenceClassification": {"hidden_size": 32, "num_attention_heads": 4},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("larger_first", [True, False])
+@pytest.mark.parametrize("name", LARGER)
+@pytest.mark.filterwarnings("ignore:size or eps")
+def test_learning_between_unequal_sizes(tmp_path, name, larger_first):
+    for seed, changes in enumerate(({}, LARGER[name])):
+        config = type(TINY[name])(**{**TINY[name].to_dict(), **changes})
+        random_model(name, config, seed).save_pretrained(tmp_path / str(seed))
+    a, b = (Checkpoint.open(tmp_path / x) for x in ("10" if larger_first else "01"))
+    options = LearnedMatching(steps=6, batch=8, eval_every=3, lr=1e-3, dtype="float64", law="small-end")
+    start = align(a, b)
+    found = learn(a, b, start.matched, taught_by(a, 32), 8, options)
+    assert found.options.law == ("near-b" if larger_first else "near-a")
+    result = aligned_by(a, b, found)
+    assert found.best_step > 0 or found.history[0].midpoint <= min(point.midpoint for point in found.history)
+    assert certificate(b, result)["output_drift"]["float64"] < 1e-8
+    assert sizes_of(result.midpoint().spec) == sizes_of((a if larger_first else b).spec)
+
+
+def test_the_law_for_unequal_sizes_stays_near_the_smaller_model(tmp_path):
+    small, large = (open_random(tmp_path / str(n), "bert", 3, 5, intermediate_size=n).spec for n in (5, 6))
+    for law, low, high in (
+        (of_pair("small-end", small, large), 0.2, 0.5),
+        (of_pair("small-end", large, small), 0.5, 0.8),
+    ):
+        shares = draw(law, 1000, 0)  # of B
+        assert low <= float(shares.min()) < low + 0.01 < high - 0.01 < float(shares.max()) <= high
+    assert of_pair("middle", small, large) == "middle"
+    with pytest.raises(OnebasinError, match="a larger and a smaller model"):
+        of_pair("small-end", small, small)
 
 
 @pytest.mark.parametrize("verb", ["align", "merge"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onebasin.archs.registry import FIELDS, Config, architecture
+from onebasin.archs.rotary import geometric
 from onebasin.spec import Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, elementwise, head_sum, rope
 
@@ -43,7 +44,7 @@ def gpt_neox(s: Builder, cfg: Config) -> None:
         h = l.space("heads", cfg.num_attention_heads, head_sum())
         parts = []
         if rotated:
-            parts.append(("rotary", l.space("qk_rotary", rotated, bilinear(), rope(), base=h)))
+            parts.append(("rotary", l.space("qk_rotary", rotated, bilinear(), rope(geometric(cfg)), base=h)))
         if rotated < width:
             parts.append(("pass", l.space("qk_pass", width - rotated, bilinear(), base=h).at(rotated)))
         ov = l.space("ov", width, base=h)

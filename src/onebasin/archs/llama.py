@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from onebasin.archs.registry import GROUPED, Config, Declaration, architecture
+from onebasin.archs.rotary import geometric
 from onebasin.spec import Axis, Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, gain_product, gated, head_sum, qk_norm, rope
 
@@ -20,7 +21,7 @@ def grouped_attention(l: Builder, cfg: Config, d: Axis, *, qkv_bias: bool, o_bia
     width = getattr(cfg, "head_dim", None) or cfg.hidden_size // queries
     n = l.space("kv_heads", n_kv, head_sum())
     g = l.space("queries", queries // n_kv, head_sum(), base=n)
-    qk = l.space("qk", width, bilinear(), rope(), *([qk_norm()] if normed else []), base=n)
+    qk = l.space("qk", width, bilinear(), rope(geometric(cfg)), *([qk_norm()] if normed else []), base=n)
     ov = l.space("ov", width, base=n)
     ln = l.norm("rms", "input_layernorm", d, cfg.rms_norm_eps)
     reads: dict[str, Any] = {"norm": ln, "bias": qkv_bias, "d": d.co}
@@ -31,7 +32,7 @@ def grouped_attention(l: Builder, cfg: Config, d: Axis, *, qkv_bias: bool, o_bia
     l.attention("attention", queries=[q], keys=[k], value=v, output=o)
     if normed:
         l.constant("eps of query/key norms", cfg.rms_norm_eps)
-        gain = l.space("qk_gain", width, gain_product(), rope())
+        gain = l.space("qk_gain", width, gain_product(), rope(geometric(cfg)))
         l.leaf("self_attn.q_norm.weight", "k", k=gain)
         l.leaf("self_attn.k_norm.weight", "k", k=gain.co)
 

@@ -17,11 +17,10 @@ written to it if v·c·JᵀJ = I.  What else a space needs is in the operations 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onebasin.errors import Incompatible, NotExpressible
-from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, Rep
+from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, ROTARY, Rep
 from onebasin.spec import ModelSpec
 from onebasin.spec.ops import gain_product, qk_norm, rope
 
@@ -67,7 +66,7 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
         )
     if any(norm.space == name for norm in small.norms.values()):
         return _stream(name, small, large)
-    source = _rotary(name, n, m, small) if rope() in ops else _padded(n, m)
+    source = _rotary(name, n, m, rope() in ops) if small.family(name) <= ROTARY else _padded(n, m)
     if qk_norm() in ops:
         return Embedding(source, math.sqrt(m / n), math.sqrt(m / n))
     if gain_product() in ops:
@@ -92,10 +91,16 @@ def _stream(name: str, small: ModelSpec, large: ModelSpec) -> Embedding:
     return Embedding(_padded(n, m), math.sqrt(m / n), math.sqrt(n / m), stretch)
 
 
+def _free(spec: ModelSpec, space: str) -> bool:
+    """Whether norms alone read the space and all their gains are folded: its writers decide its mean and its length."""
+    kept = any(norm.blocked or not norm.unit for norm in spec.norms.values() if norm.space == space)
+    return not kept and spec.family(space) in (ORTHOGONAL, ORTHOGONAL_ONES)
+
+
 def repeats(spec: ModelSpec, space: str) -> bool:
-    """Whether LayerNorm reads the space, which cannot be centred because something else sees its coordinates."""
+    """Whether LayerNorm reads the space, and its writers alone cannot centre it."""
     layer = any(norm.space == space and norm.kind == "layer" for norm in spec.norms.values())
-    return layer and spec.family(space) != ORTHOGONAL_ONES
+    return layer and not _free(spec, space)
 
 
 def _stretch(name: str, small: ModelSpec, large: ModelSpec) -> float:
@@ -103,8 +108,7 @@ def _stretch(name: str, small: ModelSpec, large: ModelSpec) -> float:
     pairs = {(norm.eps, large.norms[x].eps) for x, norm in small.norms.items() if norm.space == name}
     if all(a == b for a, b in pairs):
         return 1.0
-    free = small.family(name) in (ORTHOGONAL, ORTHOGONAL_ONES)
-    if not free or len(pairs) > 1 or min(min(pair) for pair in pairs) <= 0:
+    if not _free(small, name) or len(pairs) > 1 or min(min(pair) for pair in pairs) <= 0:
         raise NotExpressible(
             "Another eps needs a stream that can be stretched, and this one cannot",
             space=name,
@@ -120,29 +124,22 @@ def _padded(n: int, m: int) -> tuple[int, ...]:
     return (*range(n), *[-1] * (m - n))
 
 
-def _rotary(name: str, n: int, m: int, spec: ModelSpec) -> tuple[int, ...]:
+def _rotary(name: str, n: int, m: int, geometric: bool) -> tuple[int, ...]:
     """Pairs are (j, j + n/2); pair j goes to k j, where its frequency θ^(−2j/n) = θ^(−2kj/m) is."""
     if m == n:
         return _padded(n, m)
-    if m % n or not _geometric(spec.constants.get("rope")):
+    if m % n or not geometric:
         raise NotExpressible(
             "The rotary frequencies of the heads are not among those of the wider ones",
             space=name,
-            expected=f"a multiple of {n}, and frequencies that are functions of θ^(−2j/{n}) alone",
-            found=f"{m}, {spec.constants.get('rope')}",
+            expected=f"a multiple of {n}" if geometric else n,
+            found=m,
             next_step="give a head width that is an integer multiple, or leave it as it is",
         )
     k, source = m // n, [-1] * m
     for j in range(n // 2):
         source[k * j], source[k * j + m // 2] = j, j + n // 2
     return tuple(source)
-
-
-def _geometric(rope_parameters: object) -> bool:
-    """Whether every frequency follows from θ^(−2j/n) alone; other kinds of scaling look at j or n themselves."""
-    if not isinstance(rope_parameters, Mapping):
-        return False
-    return rope_parameters.get("rope_type", "default") in ("default", "linear", "llama3")
 
 
 def query_factors(small: ModelSpec, large: ModelSpec) -> dict[str, float]:

@@ -24,17 +24,10 @@ def common_tables(pair: tuple[Checkpoint, Checkpoint], forms: tuple[ModelSpec, M
 
 
 def size_words(spec: ModelSpec) -> dict[str, int]:
-    """The sizes under the names people use; key/value heads where they are fewer than heads."""
-    sizes = sizes_of(spec)
-    grouped = "kv_heads" in fields_of(spec)
-    names = {
-        "residual": "residual",
-        "heads": "heads",
-        "kv_heads": "key/value heads",
-        "head": "head width",
-        "ffn": "FFN",
-    }
-    return {name: sizes[role] for role, name in names.items() if role != "kv_heads" or grouped}
+    """The sizes under the names people use; key/value heads where the model has a number of its own for them."""
+    sizes, grouped = sizes_of(spec), "kv_heads" in fields_of(spec)
+    names = {"kv_heads": "key/value heads", "head": "head width", "ffn": "FFN"}
+    return {names.get(role, role): n for role, n in sizes.items() if role != "kv_heads" or grouped}
 
 
 def growth(small: ModelSpec, large: ModelSpec) -> str:

@@ -10,9 +10,8 @@ from typing import Any
 from onebasin.archs import declare, lookup
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.errors import BadCheckpoint, Incompatible
-from onebasin.families import Rep
+from onebasin.families import ROTARY, Rep
 from onebasin.spec import ModelSpec
-from onebasin.spec.ops import rope
 from onebasin.widening.embeddings import repeats
 
 BOOKKEEPING = ("_name_or_path", "architectures", "dtype", "torch_dtype", "tie_word_embeddings", "transformers_version")
@@ -93,7 +92,7 @@ def common_config(a: ModelSpec, b: ModelSpec) -> dict[str, Any]:
     size = {role: max(n, theirs[role]) for role, n in ours.items()}
     queries = max(x["heads"] // x["kv_heads"] for x in (ours, theirs))
     size["heads"] = size["kv_heads"] * queries
-    rotary = any(rope() in space.ops for space in a.spaces.values())
+    rotary = any(a.family(name) <= ROTARY for name in a.spaces)
     head_step = math.lcm(ours["head"], theirs["head"]) if rotary else 1
     repeating = any(repeats(spec, places_of(spec)["residual"]) for spec in (a, b))
     step = math.lcm(ours["residual"], theirs["residual"]) if repeating else 1

@@ -29,12 +29,12 @@ def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object) -> Checkpo
     config = target_config(form, target)
     spec = target_spec(form.spec, config)
     embedding = embeddings(form.spec, spec)
-    writers = {leaf.name: space for space in embedding for leaf in form.spec.writers(space)}
+    stretched = {x.name: e.stretch for name, e in embedding.items() if e.stretch != 1 for x in form.spec.writers(name)}
     gains = gain_leaves(form.spec)
 
     def recipe(leaf: Leaf) -> Callable[[], Tensor]:
-        stretch = embedding[writers[leaf.name]].stretch if leaf.name in writers else 1.0
-        return lambda: stretch * placed(form[leaf.name], leaf, spec.leaves[leaf.name], embedding, leaf.name in gains)
+        larger, stretch = spec.leaves[leaf.name], stretched.get(leaf.name, 1.0)
+        return lambda: stretch * placed(form[leaf.name], leaf, larger, embedding, leaf.name in gains)
 
     return form.derive({leaf.name: recipe(leaf) for leaf in form.spec.leaves.values()}, spec=spec, config=config)
 
