@@ -86,6 +86,7 @@ def with_pixels(folder: Path) -> tuple[Path, Path]:
 
 
 ROPE = {"rope_type": "default", "rope_theta": 77.0}
+YARN = {"rope_type": "yarn", "rope_theta": 77.0, "factor": 2.0, "original_max_position_embeddings": 16}
 STRANGERS = {  # name -> (how the two folders are made, what the one message must say)
     "token -> id": (
         lambda t: with_tokens(t, tokens("the", "cat", "sat"), tokens("the", "sat", "cat")),
@@ -105,17 +106,15 @@ STRANGERS = {  # name -> (how the two folders are made, what the one message mus
     "depth": (lambda t: two_llamas(t, num_hidden_layers=2), ["number of layers differs", "1 (A)", "2 (B)"]),
     "activation": (lambda t: two_vits(t, hidden_act="relu"), ["operations on", "different things"]),
     "rotary positions": (lambda t: two_llamas(t, rope_parameters=ROPE), ["rope differs", "77.0"]),
-    "norm": (lambda t: two_llamas(t, rms_norm_eps=0.25), ["norm model.layers.0.input_layernorm differs", "0.25"]),
+    "eps zero": (lambda t: two_llamas(t, rms_norm_eps=0.0), ["size or eps differs", "eps 0 (B)", "an eps is zero"]),
     "kind of norm": (
         lambda t: (byte_llama(t / "a"), vit(t / "b")),
         ["model class differs", "LlamaForCausalLM (A)", "ViTForImageClassification (B)"],
     ),
-    "width": (
-        lambda t: two_llamas(t, hidden_size=36),
-        ["size of residual differs", "24 (A)", "36 (B)", "widen", "not yet supported"],
+    "rotary frequencies": (
+        lambda t: (byte_llama(t / "a", rope_parameters=YARN), byte_llama(t / "b", 1, rope_parameters=YARN, head_dim=8)),
+        ["size or eps differs", "head width 4", "head width 8", "rotary frequencies", "integer multiple"],
     ),
-    "hidden units": (lambda t: two_llamas(t, intermediate_size=12), ["size of layers.0.ffn", "not yet supported"]),
-    "heads": (lambda t: two_llamas(t, num_attention_heads=4), ["size of layers.0.queries", "not yet supported"]),
     "biases": (lambda t: two_llamas(t, mlp_bias=True), ["tensors differs", "absent", "present"]),
 }
 

@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from random_models import byte_llama
 
 from onebasin import Checkpoint, __version__
-from onebasin.landscape import CircuitPath, FactorPath, measure
+from onebasin.landscape import CircuitPath, FactorPath, evaluate, measure
+from onebasin.stock import stock_model
 from onebasin.tasks import load_task
 
 FEW = ("--task", "builtin:python", "--samples", "4", "--points", "3", "--device", "cpu")
@@ -84,11 +86,17 @@ def test_a_model_has_no_barrier_to_itself(run, pair):
     assert json.loads(out)["ends"]["a"]["loss"] != json.loads(out)["ends"]["b"]["loss"]
 
 
+@pytest.mark.parametrize("smaller_first", [True, False])
+def test_between_unequal_sizes_the_smaller_is_widened(run, pair, tmp_path, smaller_first):
+    wide = byte_llama(tmp_path / "wide", 2, intermediate_size=33, head_dim=8)
+    code, out, err = run(*((pair[0], wide) if smaller_first else (wide, pair[0])), *FEW, "--json")
+    assert (code, "widened first, exactly" in err) == (0, True)
+    ends, own = json.loads(out)["ends"], Checkpoint.open(pair[0])
+    alone = evaluate(stock_model(own, torch.float32), load_task("builtin:python", own, samples=4)).loss
+    assert ends["a" if smaller_first else "b"]["loss"] == pytest.approx(alone, abs=1e-5)
+
+
 BAD = {
-    "another width": (
-        lambda t: [byte_llama(t / "x", 0, intermediate_size=12)],
-        ["size of layers.0.ffn differs", "not yet supported"],
-    ),
     "another rope": (
         lambda t: [byte_llama(t / "x", 0, rope_parameters={"rope_type": "default", "rope_theta": 77.0})],
         ["rope differs"],

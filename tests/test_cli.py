@@ -100,6 +100,7 @@ VERBS = {
     },
     "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--resume", "--json", "--quiet"},
     "verify": {"a", "--revision", "--seed", "--json", "--quiet"},
+    "widen": {"a", "--out", "-o", "--set", "--revision", "--json", "--quiet"},
 }  # fmt: skip
 
 
@@ -212,19 +213,32 @@ def test_another_class_blocks(run, pristine):
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"hidden_size": 24, "num_attention_heads": 6}, "size of residual"),
-        ({"intermediate_size": 7}, "size of layers.0.ffn"),
-        ({"num_key_value_heads": 1}, "size of layers.0.kv_heads"),
         ({"num_hidden_layers": 2}, "number of layers"),
         ({"vocab_size": 23}, "length of a labelled axis of model.embed_tokens.weight"),
         ({"mlp_bias": False}, "tensors"),
         ({"hidden_act": "relu"}, "operations on layers.0.ffn"),
-        ({"rms_norm_eps": 0.25}, "norm model.layers.0.input_layernorm"),
+        ({"rms_norm_eps": 0.0}, "size or eps"),
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 77.0}}, "rope"),
     ],
 )
 def test_another_shape_or_computation_blocks(run, pristine, tmp_path, settings, what):
     assert what in blocked(run, pristine / "a", llama(tmp_path / "b", **settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "growth"),
+    [
+        ({"hidden_size": 24, "num_attention_heads": 6}, "B: residual 24 -> 36, heads 6 -> 9"),
+        ({"intermediate_size": 7}, "FFN"),
+        ({"num_key_value_heads": 1}, "key/value heads"),
+        ({"rms_norm_eps": 0.25}, "B: eps 0.25 -> 1e-06"),
+    ],
+)
+def test_another_size_or_eps_is_widened(run, pristine, tmp_path, settings, growth):
+    code, out, _ = run("inspect", pristine / "a", llama(tmp_path / "b", **settings))
+    assert code == 0
+    assert "note: size or eps" in out
+    assert growth in out.split("widened first, exactly")[1]
 
 
 def test_another_tie_is_no_obstacle(run, pristine, tmp_path):

@@ -33,8 +33,9 @@ from onebasin.stock import outputs, probe_inputs, stock_model
 ROOT = Path(__file__).resolve().parents[1]
 README, GUIDE, SYMMETRIES = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "symmetries.md"
 MATCHING, ATTENTION = ROOT / "docs" / "matching.md", ROOT / "docs" / "attention.md"
+SIZES = ROOT / "docs" / "sizes.md"
 PAGES = [
-    README, GUIDE, SYMMETRIES, MATCHING, ATTENTION, ROOT / "CHANGELOG.md",
+    README, GUIDE, SYMMETRIES, MATCHING, ATTENTION, SIZES, ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs" / "decisions").glob("*.md")),
 ]  # fmt: skip
 

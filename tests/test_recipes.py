@@ -442,7 +442,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(cli, pair, tmp_path):
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["real", "dry"])
 def test_a_dry_run_refuses_what_a_run_refuses(cli, pair, tmp_path, dry):
-    bad = byte_llama(tmp_path / "bad", intermediate_size=12)
+    bad = byte_llama(tmp_path / "bad", num_hidden_layers=2)
     before = sorted(tmp_path.rglob("*"))
     for arguments in (("align", pair[0], bad), ("align", pair[0], pair[1], "--set", "nonsense=1"),
                       ("merge", pair[0], pair[1], "--max-shard-size", "much")):  # fmt: skip

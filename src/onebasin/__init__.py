@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onebasin.errors import OnebasinError
     from onebasin.inspection import describe, describe_pair
     from onebasin.verification import Verification, verify
+    from onebasin.widening.widen import widen
 
 try:
     __version__ = version("onebasin")
@@ -35,11 +36,12 @@ _WHERE = {
     "in_gauge_of": "onebasin.canonical.gauge",
     "transport": "onebasin.alignment",
     "verify": "onebasin.verification",
+    "widen": "onebasin.widening.widen",
 }
 
 __all__ = [
     "Aligned", "Alignment", "Canonical", "Checkpoint", "OnebasinError", "Verification", "align", "canonicalize",
-    "describe", "describe_pair", "in_gauge_of", "transport", "verify",
+    "describe", "describe_pair", "in_gauge_of", "transport", "verify", "widen",
 ]  # fmt: skip
 
 

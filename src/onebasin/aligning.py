@@ -18,6 +18,8 @@ from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.landscape import FactorPath
 from onebasin.match import ActivationMatching, Matched, Pair, WeightMatching, match_activations, match_weights
 from onebasin.stock import stock_model
+from onebasin.widening.pair import growth, one_size
+from onebasin.widening.widen import to_one_size
 
 METHODS = ("weight", "activation")
 Batches = Iterable[Mapping[str, Tensor]]
@@ -86,6 +88,8 @@ def align(
 
 def in_one_gauge(a: Checkpoint, form_a: Checkpoint, form_b: Checkpoint) -> tuple[Checkpoint, Checkpoint, str | None]:
     """`a` as it is and B in its gauge; where that cannot be written, both canonical forms and the reason."""
+    if not one_size(a.spec, form_a.spec):
+        return form_a, form_b, f"the reference is widened, {growth(a.spec, form_a.spec)}"
     try:
         return a, in_gauge_of(a, form_b), None
     except NotExpressible as reason:
@@ -106,8 +110,8 @@ def check_pair(a: Checkpoint, b: Checkpoint) -> None:
 
 
 def same_form(a: Checkpoint, b: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
-    """Canonical forms, which must have reached the same families."""
-    form_a, form_b = (canonicalize(c).checkpoint for c in (a, b))
+    """Canonical forms of one size, the smaller widened; they must have reached the same families."""
+    form_a, form_b = to_one_size(*(canonicalize(c).checkpoint for c in (a, b)))
     for space in form_a.spec.spaces:
         families = form_a.spec.family(space), form_b.spec.family(space)
         if families[0] != families[1]:

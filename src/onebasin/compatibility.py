@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onebasin.canonical.structure import canonical_spec
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.folder import read_json_object
-from onebasin.errors import BadCheckpoint
+from onebasin.errors import BadCheckpoint, Incompatible, NotExpressible
 from onebasin.spec import ModelSpec
+from onebasin.widening.pair import common_tables, growth, one_size, size_words
 
 
 @dataclass(frozen=True)
@@ -28,18 +30,34 @@ def obstacles(a: Checkpoint, b: Checkpoint) -> list[Obstacle]:
     """Every reason why `a` and `b` cannot be brought into one basis as they are, most basic first."""
     if a.spec.model_type != b.spec.model_type or a.spec.architecture != b.spec.architecture:
         return [Obstacle("model class", a.spec.architecture, b.spec.architecture, "compare two models of one class")]
-    return [*_sizes(a.spec, b.spec), *_labels(a, b), *_operations(a.spec, b.spec), *_files(a, b)]
+    return [*_sizes(a, b), *_labels(a, b), *_operations(a.spec, b.spec), *_files(a, b)]
 
 
-def _sizes(a: ModelSpec, b: ModelSpec) -> Iterator[Obstacle]:
-    if len(a.attentions) != len(b.attentions):
-        step = "models of unequal depth have no common basis"
-        yield Obstacle("number of layers", len(a.attentions), len(b.attentions), step)
+def _sizes(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
+    layers = len(a.spec.attentions), len(b.spec.attentions)
+    if layers[0] != layers[1]:
+        yield Obstacle("number of layers", *layers, "models of unequal depth have no common basis")
         return
-    for name, space in a.spaces.items():
-        if name in b.spaces and space.size != b.spaces[name].size:
-            step = "widen the smaller model exactly first, which is not yet supported: compare models of one width"
-            yield Obstacle(f"size of {name}", space.size, b.spaces[name].size, step)
+    forms = canonical_spec(a), canonical_spec(b)
+    if one_size(*forms):
+        return
+    try:
+        tables = common_tables((a, b), forms)
+    except (NotExpressible, Incompatible) as reason:
+        why = f"{reason.what}{f' ({reason.space})' if reason.space else ''}"
+        yield Obstacle("size or eps", _size(forms[0]), _size(forms[1]), f"{why}; {reason.next_step}")
+        return
+    grown = [growth(form, table) for form, table in zip(forms, tables, strict=True)]
+    changes = "; ".join(f"{side}: {words}" for side, words in zip("AB", grown, strict=True) if words)
+    step = f"nothing to do: widened first, exactly ({changes})"
+    yield Obstacle("size or eps", _size(forms[0]), _size(forms[1]), step, blocks=False)
+
+
+def _size(form: ModelSpec) -> str:
+    """Sizes and eps in words."""
+    eps = sorted({norm.eps for norm in form.norms.values()})
+    words = [f"{role} {n}" for role, n in size_words(form).items()]
+    return ", ".join([*words, f"eps {', '.join(f'{x:g}' for x in eps)}"])
 
 
 def _labels(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
@@ -76,9 +94,8 @@ def _operations(a: ModelSpec, b: ModelSpec) -> Iterator[Obstacle]:
             )
     for name, norm in a.norms.items():
         other = b.norms.get(name)
-        if other is not None and (norm.kind, norm.eps) != (other.kind, other.eps):
-            step = "set the same eps in both configurations if you accept the small change, and measure it"
-            yield Obstacle(f"norm {name}", (norm.kind, norm.eps), (other.kind, other.eps), step)
+        if other is not None and norm.kind != other.kind:
+            yield Obstacle(f"norm {name}", norm.kind, other.kind, "the two models compute different things")
             break
     for name in a.constants:
         if name in b.constants and a.constants[name] != b.constants[name]:

@@ -16,6 +16,8 @@ from onebasin.canonical.form import canonicalize
 from onebasin.checkpoint import DTYPES, Checkpoint
 from onebasin.spec import ModelSpec
 from onebasin.stock import load_weights, outputs, probe_inputs, stock_model
+from onebasin.widening.pair import one_size
+from onebasin.widening.widen import embedded_outputs
 
 PROMISE = 1e-9  # largest float64 drift, relative to the size of the outputs where that exceeds one
 
@@ -55,14 +57,18 @@ def drifts(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """By dtype (float64, float32, and as stored): how far `moved` is from `original`, and rounding alone."""
     spec, inputs = moved.spec, probe_inputs(moved.spec, seed=seed)
-    reference = outputs(stock_model(original), spec, inputs)
+
+    def run(dtype: torch.dtype) -> dict[str, Tensor]:
+        found = outputs(stock_model(original, dtype), spec, inputs)
+        return found if one_size(original.spec, spec) else embedded_outputs(original, spec, found)
+
+    reference = run(torch.float64)
     stored = {DTYPES[code].name for _, code in original.stored.values()}
     drift, rounding = {}, {}
     for kind in sorted({"float64", "float32", *stored}, key=["float64", "float32", "bfloat16", "float16"].index):
         dtype = getattr(torch, kind)
         drift[kind] = output_drift(outputs(stock_model(moved, dtype), spec, inputs), reference, spec, alignment)
-        own = outputs(stock_model(original, dtype), spec, inputs)
-        rounding[kind] = output_drift(own, reference, spec, alignment.only())
+        rounding[kind] = output_drift(run(dtype), reference, spec, alignment.only())
     return drift, rounding
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onebasin.archs.encoder import attention, feed_forward, pooler
-from onebasin.archs.registry import Config, architecture
+from onebasin.archs.registry import FIELDS, Config, architecture
 from onebasin.spec import Axis, Builder, Head, Tokens
 from onebasin.spec.ops import elementwise, tied
 
@@ -23,6 +23,7 @@ ON_SKIP = "post-norm: its output is also the skip path, which has no linear map 
     sizes=lambda cfg: {
         "v": cfg.vocab_size, "p": cfg.max_position_embeddings, "y": cfg.type_vocab_size, "c": cfg.num_labels,
     },
+    fields={**FIELDS, "eps": "layer_norm_eps"},
     renames=((r"\.LayerNorm\.gamma$", ".LayerNorm.weight"), (r"\.LayerNorm\.beta$", ".LayerNorm.bias")),
     untouched=(r"embeddings\.position_ids$",),
 )  # fmt: skip

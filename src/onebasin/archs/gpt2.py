@@ -20,6 +20,7 @@ from onebasin.spec.ops import bilinear, elementwise, head_sum
     },
     inputs=lambda cfg: Tokens(cfg.vocab_size, cfg.n_positions),
     sizes=lambda cfg: {"v": cfg.vocab_size, "p": cfg.n_positions, "c": cfg.num_labels, "t": 3},
+    fields={"residual": "n_embd", "heads": "n_head", "ffn": "n_inner", "eps": "layer_norm_epsilon"},
     untouched=(r"\.attn\.(masked_)?bias$",),
 )
 def gpt2(s: Builder, cfg: Config) -> None:
@@ -38,7 +39,7 @@ def gpt2(s: Builder, cfg: Config) -> None:
         k = l.linear("attn.c_attn", part="key", t=1, h=h.perm, k=qk.co, **fused)
         v = l.linear("attn.c_attn", part="value", t=2, h=h, k=ov, **fused)
         o = l.linear("attn.c_proj", "(h k) -> d", conv1d=True, h=h.co, k=ov.co, d=d)
-        l.attention("attention", queries=[q], keys=[k], value=v, output=o)
+        l.attention("attention", queries=[q], keys=[k], value=v, output=o, scaled=cfg.scale_attn_weights)
 
         f = l.space("ffn", cfg.n_inner or 4 * cfg.n_embd, elementwise(cfg.activation_function))
         ln = l.norm("layer", "ln_2", d, eps)

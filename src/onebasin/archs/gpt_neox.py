@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onebasin.archs.registry import Config, architecture
+from onebasin.archs.registry import FIELDS, Config, architecture
+from onebasin.archs.rotary import geometric
 from onebasin.spec import Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, elementwise, head_sum, rope
 
@@ -29,6 +30,7 @@ def rotary_width(cfg: Config) -> int:
     sizes=lambda cfg: {
         "v": cfg.vocab_size, "c": cfg.num_labels, "t": 3, "k": cfg.hidden_size // cfg.num_attention_heads,
     },
+    fields={**FIELDS, "eps": "layer_norm_eps"},
     renames=((r"^lm_head\.", "embed_out."),),
     untouched=(r"\.attention\.(masked_)?bias$", r"rotary_emb\.inv_freq$"),
 )  # fmt: skip
@@ -42,7 +44,7 @@ def gpt_neox(s: Builder, cfg: Config) -> None:
         h = l.space("heads", cfg.num_attention_heads, head_sum())
         parts = []
         if rotated:
-            parts.append(("rotary", l.space("qk_rotary", rotated, bilinear(), rope(), base=h)))
+            parts.append(("rotary", l.space("qk_rotary", rotated, bilinear(), rope(geometric(cfg)), base=h)))
         if rotated < width:
             parts.append(("pass", l.space("qk_pass", width - rotated, bilinear(), base=h).at(rotated)))
         ov = l.space("ov", width, base=h)

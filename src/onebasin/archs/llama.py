@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onebasin.archs.registry import Config, Declaration, architecture
+from onebasin.archs.registry import GROUPED, Config, Declaration, architecture
+from onebasin.archs.rotary import geometric
 from onebasin.spec import Axis, Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, gain_product, gated, head_sum, qk_norm, rope
 
@@ -20,7 +21,7 @@ def grouped_attention(l: Builder, cfg: Config, d: Axis, *, qkv_bias: bool, o_bia
     width = getattr(cfg, "head_dim", None) or cfg.hidden_size // queries
     n = l.space("kv_heads", n_kv, head_sum())
     g = l.space("queries", queries // n_kv, head_sum(), base=n)
-    qk = l.space("qk", width, bilinear(), rope(), *([qk_norm()] if normed else []), base=n)
+    qk = l.space("qk", width, bilinear(), rope(geometric(cfg)), *([qk_norm()] if normed else []), base=n)
     ov = l.space("ov", width, base=n)
     ln = l.norm("rms", "input_layernorm", d, cfg.rms_norm_eps)
     reads: dict[str, Any] = {"norm": ln, "bias": qkv_bias, "d": d.co}
@@ -30,7 +31,8 @@ def grouped_attention(l: Builder, cfg: Config, d: Axis, *, qkv_bias: bool, o_bia
     o = l.linear("self_attn.o_proj", "(n g k) -> d", bias=o_bias, n=n.co, g=g.co, k=ov.co, d=d)
     l.attention("attention", queries=[q], keys=[k], value=v, output=o)
     if normed:
-        gain = l.space("qk_gain", width, gain_product(), rope())
+        l.constant("eps of query/key norms", cfg.rms_norm_eps)
+        gain = l.space("qk_gain", width, gain_product(), rope(geometric(cfg)))
         l.leaf("self_attn.q_norm.weight", "k", k=gain)
         l.leaf("self_attn.k_norm.weight", "k", k=gain.co)
 
@@ -63,6 +65,7 @@ def _like_llama(model_type: str, name: str) -> Callable[[Declaration], Declarati
         },
         inputs=lambda cfg: Tokens(cfg.vocab_size, cfg.max_position_embeddings),
         sizes=lambda cfg: {"v": cfg.vocab_size, "c": cfg.num_labels},
+        fields={**GROUPED, "head": "head_dim", "eps": "rms_norm_eps"},
         untouched=(r"rotary_emb\.inv_freq$",),
     )
 

@@ -27,22 +27,31 @@ class Architecture:
     heads: Mapping[str, Head]
     inputs: Callable[[Config], Tokens | Images]
     sizes: Callable[[Config], dict[str, int]]
+    fields: Mapping[str, str]
     renames: tuple[tuple[str, str], ...]
     untouched: tuple[str, ...]
 
 
 _known: dict[str, Architecture] = {}
 
+FIELDS = {"residual": "hidden_size", "heads": "num_attention_heads", "ffn": "intermediate_size"}
+GROUPED = {**FIELDS, "kv_heads": "num_key_value_heads"}
+
 
 def architecture(
     model_type: str, *, prefix: str, heads: Mapping[str, Head], inputs: Callable[[Config], Tokens | Images],
-    sizes: Callable[[Config], dict[str, int]], renames: tuple[tuple[str, str], ...] = (),
-    untouched: tuple[str, ...] = (),
+    sizes: Callable[[Config], dict[str, int]], fields: Mapping[str, str],
+    renames: tuple[tuple[str, str], ...] = (), untouched: tuple[str, ...] = (),
 ) -> Callable[[Declaration], Declaration]:  # fmt: skip
-    """Register a declaration under transformers' `model_type`.  `sizes` gives the lengths of labelled letters."""
+    """Register a declaration under transformers' `model_type`.
+
+    `sizes` gives the lengths of labelled letters.  `fields` names the settings that hold the residual width, the
+    number of (query) heads and of hidden units and the eps of the norms; also, where it has them, the number of
+    key/value heads and the head width (without, that is the residual width divided by the number of heads).
+    """
 
     def register(declare: Declaration) -> Declaration:
-        _known[model_type] = Architecture(declare, prefix, heads, inputs, sizes, renames, untouched)
+        _known[model_type] = Architecture(declare, prefix, heads, inputs, sizes, fields, renames, untouched)
         return declare
 
     return register

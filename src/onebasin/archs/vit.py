@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onebasin.archs.encoder import attention, feed_forward, pooler
-from onebasin.archs.registry import Config, architecture
+from onebasin.archs.registry import FIELDS, Config, architecture
 from onebasin.errors import LayoutMismatch
 from onebasin.spec import Builder, Head, Images
 
@@ -35,6 +35,7 @@ def _patches(cfg: Config) -> int:
         "a": 1, "b": 1, "i": cfg.num_channels, "y": _pair(cfg.patch_size)[0], "x": _pair(cfg.patch_size)[1],
         "p": _patches(cfg) + 1, "c": cfg.num_labels,
     },
+    fields={**FIELDS, "eps": "layer_norm_eps"},
     renames=(  # transformers 5 in memory -> as stored by 4.x and 5.x
         (r"(^|vit\.)layers\.(\d+)\.", r"\1encoder.layer.\2."),
         (r"\.attention\.q_proj\.", ".attention.attention.query."),

@@ -19,6 +19,7 @@ from onebasin.cli.demo import demo
 from onebasin.cli.inspect import inspect
 from onebasin.cli.run import run
 from onebasin.cli.verify import verify
+from onebasin.cli.widen import widen
 from onebasin.errors import OnebasinError, Stopped
 
 INTERRUPTED = 130
@@ -34,6 +35,7 @@ app.command()(verify)
 app.command()(align)
 app.command()(barrier)
 app.command()(merge)
+app.command()(widen)
 app.command()(run)
 app.command()(demo)
 

@@ -6,6 +6,7 @@ from onebasin.landscape.circuit import CircuitPath
 from onebasin.landscape.curve import Curve, measure
 from onebasin.landscape.evaluate import Evaluation, evaluate, pick_device
 from onebasin.landscape.paths import FactorPath, WeightPath
+from onebasin.widening.widen import to_one_size
 
 __all__ = [
     "CircuitPath", "Curve", "Evaluation", "FactorPath", "WeightPath", "evaluate", "measure", "path_between",
@@ -14,10 +15,10 @@ __all__ = [
 
 
 def path_between(name: str, a: Checkpoint, b: Checkpoint) -> WeightPath:
-    """The path of that name, "factor" or "circuit"."""
+    """The path of that name, "factor" or "circuit"; between models of unequal size, the smaller is widened."""
     kinds: dict[str, type[WeightPath]] = {kind.name: kind for kind in (FactorPath, CircuitPath)}
     if name not in kinds:
         raise OnebasinError(
             "There is no such path", expected=", ".join(kinds), found=name, next_step="use one of these"
         )
-    return kinds[name](a, b)
+    return kinds[name](*to_one_size(a, b))

@@ -1,10 +1,12 @@
 """Where the loss is taken, batch by batch.
 
-Between two models: λ, the share of B, by one of P1's four laws.  Among M models: λ on the simplex ~ Dirichlet(α·1).
+Between two models: λ, the share of B, by one of P1's laws, some of them for models of unequal size.  Among M models: λ
+on the simplex ~ Dirichlet(α·1).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -12,18 +14,39 @@ import torch
 from torch import Generator, Tensor
 
 from onebasin.errors import OnebasinError
+from onebasin.spec import ModelSpec
 
 Law = Callable[[int, Generator], Tensor]
 
+
+def _uniform(low: float, width: float) -> Law:
+    return lambda n, g: low + width * torch.rand(n, generator=g, dtype=torch.float64)
+
+
 LAWS: dict[str, Law] = {
-    "middle": lambda n, g: 0.4 + 0.2 * torch.rand(n, generator=g, dtype=torch.float64),
+    "middle": _uniform(0.4, 0.2),
     "half": lambda n, g: torch.full((n,), 0.5, dtype=torch.float64),
-    "full": lambda n, g: torch.rand(n, generator=g, dtype=torch.float64),
+    "full": _uniform(0.0, 1.0),
     "normal": lambda n, g: (0.5 + 0.1 * torch.randn(n, generator=g, dtype=torch.float64)).clamp(0, 1),
+    "near-a": _uniform(0.2, 0.3),
+    "near-b": _uniform(0.5, 0.3),
 }
 
-
 DIRICHLET = "dirichlet"
+
+
+def of_pair(law: str, a: ModelSpec, b: ModelSpec) -> str:
+    """The law for two models as they were: "small-end" gives the larger a share in [0.2, 0.5] (P1's code)."""
+    if law != "small-end":
+        return law
+    sizes = [sum(math.prod(shape) for shape in spec.keys.values()) for spec in (a, b)]
+    if sizes[0] == sizes[1]:
+        raise OnebasinError(
+            "The law 'small-end' needs a larger and a smaller model",
+            found=f"{sizes[0]} parameters each",
+            next_step="take the law 'middle', or 'near-a' or 'near-b'",
+        )
+    return "near-a" if sizes[0] < sizes[1] else "near-b"
 
 
 def draw(law: str, n: int, seed: int) -> Tensor:

@@ -13,7 +13,7 @@ CHOICES = {
     "path": ("factor", "circuit"),
     "rotation": ("cayley", "exponential", "polar"),
     "invertible": ("polar", "plain"),
-    "law": ("auto", "middle", "half", "full", "normal", "dirichlet"),
+    "law": ("auto", "middle", "half", "full", "normal", "near-a", "near-b", "small-end", "dirichlet"),
     "turns": ("together", "in-turn"),
     "optimizer": ("adamw", "adam", "muon"),
     "schedule": ("cosine", "constant"),
@@ -45,8 +45,9 @@ class LearnedMatching:
             (1−λ) p_A + λ p_B or Σ λ_m p_m, which needs no labels.
         path: "factor" (stock models) or "circuit" (P1).
         law: where λ, the share of B, is drawn: "middle" uniform on [0.4, 0.6], "half" 0.5, "full" uniform on [0, 1],
-            "normal" N(0.5, 0.1) cut off at 0 and 1; "dirichlet" Dirichlet(`alpha`·1), the one for several models.
-            "auto" is "middle" for two models and "dirichlet" for more.
+            "normal" N(0.5, 0.1) cut off at 0 and 1, "near-a" uniform on [0.2, 0.5], "near-b" on [0.5, 0.8], "small-end"
+            the one of these two that is nearer to the smaller model; "dirichlet" Dirichlet(`alpha`·1), the one for
+            several models.  "auto" is "middle" for two models and "dirichlet" for more.
         augment: random crops and flips of images.  dropout: the models' own dropout rates instead of none.
     The optimiser: "adamw", "adam", or "muon", whose steps turn all directions of a matrix at one speed (its rates are
         some three times Adam's); `accumulate` batches of `batch` samples a step; linear warm-up over the share `warmup`

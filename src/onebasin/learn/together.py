@@ -19,7 +19,7 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.errors import Incompatible
 from onebasin.learn.batches import Batches
 from onebasin.learn.coordinates import Coordinates
-from onebasin.learn.laws import law_for
+from onebasin.learn.laws import law_for, of_pair
 from onebasin.learn.learned import Learned, forms_of
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
@@ -72,8 +72,9 @@ def learn_together(
     that finds one there goes on with it, from the bases it began with.
     """
     options = options or LearnedMatching()
-    options = replace(options, law=law_for(options.law, len(models)))
     _check(models, starts)
+    law = of_pair(law_for(options.law, len(models)), models[0].spec, models[1].spec)
+    options = replace(options, law=law)
     if options.loss == "task":
         check_labelled(task)
     forms = forms_of(models)

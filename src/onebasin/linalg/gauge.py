@@ -164,7 +164,7 @@ def complex_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tens
         return (
             gram_v * e + gram_c / e - 2 * root,
             2 * (gram_v * e - gram_c / e) - dq / root,
-            4 * (gram_v * e + gram_c / e) - ddq / root + dq.square() / (2 * q * root),
+            4 * (gram_v * e + gram_c / e) - ddq / root + (dq / root).square() / (2 * root),
         )
 
     r, _ = _descend(height, gram_v, gram_c)

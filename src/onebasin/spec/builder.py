@@ -106,8 +106,10 @@ class Builder:
         self._norms[name] = Norm(name, kind, axis.space, eps, gain, bias, blocked)
         return name
 
-    def attention(self, name: str, *, queries: list[str], keys: list[str], value: str, output: str) -> None:
-        self._attentions.append(Attention(self._name + name, tuple(queries), tuple(keys), value, output))
+    def attention(
+        self, name: str, *, queries: list[str], keys: list[str], value: str, output: str, scaled: bool = True
+    ) -> None:
+        self._attentions.append(Attention(self._name + name, tuple(queries), tuple(keys), value, output, scaled))
 
     def mirror(self, key: str, of: str, *, tied: bool) -> None:
         self._mirrors.append(Mirror(key, of, tied))

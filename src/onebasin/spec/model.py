@@ -47,13 +47,17 @@ class Norm:
 
 @dataclass(frozen=True)
 class Attention:
-    """The linear maps of one softmax attention, by the names of their `Linear`s."""
+    """The linear maps of one softmax attention, by the names of their `Linear`s.
+
+    `scaled`: scores are divided by √d, with d the width of a head, all parts of its queries together.
+    """
 
     name: str
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     value: str
     output: str
+    scaled: bool = True
 
 
 @dataclass(frozen=True)

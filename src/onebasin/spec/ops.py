@@ -67,8 +67,10 @@ def bilinear() -> Op:
     return Op("softmax of query · key", fam.INVERTIBLE, "only the product of queries and keys is seen")
 
 
-def rope() -> Op:
-    return Op("rotary positions", fam.ROTARY, "the map must commute with every rotation of its pair")
+def rope(geometric: bool = True) -> Op:
+    """Pair j of d/2 turns by a multiple of θ^(−2j/d), or of a function of that (`geometric`); or by anything else."""
+    name = "rotary positions" if geometric else "rotary positions, frequencies of their own"
+    return Op(name, fam.ROTARY, "the map must commute with every rotation of its pair")
 
 
 def qk_norm() -> Op:

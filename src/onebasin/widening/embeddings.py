@@ -1,0 +1,159 @@
+"""Which embedding R^n -> R^m of each space keeps the model's function; found from two tables.  Free of torch.
+
+Vectors x arrive as v·Jx and covectors as c·Jx, where J places coordinates.  What reads a space still sees what was
+written to it if v·c·JᵀJ = I.  What else a space needs is in the operations that touch it:
+
+    norm          mean squares stay the same if v = √(m/n); then c = √(n/m)  (P1, appendix E).  With another
+                  eps' = e²·eps the norms see the same if the writers are stretched by e as well.
+    LayerNorm     the mean stays the same, for in canonical form the stream has mean zero.  Where the stream cannot be
+                  centred (a gain that stays, a unit-wise function), every coordinate is repeated m/n times: v = 1.
+    softmax       divides by √d, d the width of a head: queries take √(d'/d).
+    rotary        θ^(−2j/n) is a frequency of the larger head only for m = k n: pair j becomes pair k j.
+    query/key     mean squares inside heads: both sides take √(m/n), and the product of the gains √(n/m), which
+    norms         leaves √(m/n) for softmax.
+    the rest      zero units, zero heads, zero coordinates inside a head.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from onebasin.errors import Incompatible, NotExpressible
+from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, ROTARY, Rep
+from onebasin.spec import ModelSpec
+from onebasin.spec.ops import gain_product, qk_norm, rope
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """`source[i]` is the coordinate that place i takes, −1 for none.  `vector`, `covector` are the factors v and c;
+    `stretch` is e, for what writes to a stream."""
+
+    source: tuple[int, ...]
+    vector: float = 1.0
+    covector: float = 1.0
+    stretch: float = 1.0
+
+    def factor(self, rep: Rep) -> float:
+        """What a tensor axis of this representation is multiplied by; gains, gates and heads of queries by nothing."""
+        return {Rep.VEC: self.vector, Rep.COV: self.covector, Rep.PERM: 1.0}[rep]
+
+
+def embeddings(small: ModelSpec, large: ModelSpec) -> dict[str, Embedding]:
+    """One embedding per space of two tables in canonical form, or the reason why there is none."""
+    for name, value in small.constants.items():
+        if large.constants.get(name) != value:
+            raise Incompatible(
+                f"Widening cannot change this setting: {name}",
+                expected=value,
+                found=large.constants.get(name),
+                next_step="change sizes alone",
+            )
+    scale = query_factors(small, large)
+    return {name: _embedding(name, small, large, scale.get(name, 1.0)) for name in small.spaces}
+
+
+def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: float) -> Embedding:
+    n, m, ops = small.spaces[name].size, large.spaces[name].size, small.ops(name)
+    if m < n:
+        raise NotExpressible(
+            "Widening cannot make a space smaller",
+            space=name,
+            expected=f"{n} or more",
+            found=m,
+            next_step="give sizes that are at least those of the model; groups of query heads are kept as they are",
+        )
+    if any(norm.space == name for norm in small.norms.values()):
+        return _stream(name, small, large)
+    source = _rotary(name, n, m, rope() in ops) if small.family(name) <= ROTARY else _padded(n, m)
+    if qk_norm() in ops:
+        return Embedding(source, math.sqrt(m / n), math.sqrt(m / n))
+    if gain_product() in ops:
+        return Embedding(source, 1.0, math.sqrt(n / m))
+    return Embedding(source, query_factor)
+
+
+def _stream(name: str, small: ModelSpec, large: ModelSpec) -> Embedding:
+    """A space that norms read."""
+    n, m = small.spaces[name].size, large.spaces[name].size
+    stretch = _stretch(name, small, large)
+    if repeats(small, name):
+        if m % n:
+            raise NotExpressible(
+                "The space can only be widened by repeating every coordinate equally often",
+                space=name,
+                expected=f"a multiple of {n}",
+                found=m,
+                next_step="give a multiple: LayerNorm sees the mean, and gains or units tell the coordinates apart",
+            )
+        return Embedding(tuple(i % n for i in range(m)), 1.0, n / m, stretch)
+    return Embedding(_padded(n, m), math.sqrt(m / n), math.sqrt(n / m), stretch)
+
+
+def _free(spec: ModelSpec, space: str) -> bool:
+    """Whether norms alone read the space and all their gains are folded: its writers decide its mean and its length."""
+    kept = any(norm.blocked or not norm.unit for norm in spec.norms.values() if norm.space == space)
+    return not kept and spec.family(space) in (ORTHOGONAL, ORTHOGONAL_ONES)
+
+
+def repeats(spec: ModelSpec, space: str) -> bool:
+    """Whether LayerNorm reads the space, and its writers alone cannot centre it."""
+    layer = any(norm.space == space and norm.kind == "layer" for norm in spec.norms.values())
+    return layer and not _free(spec, space)
+
+
+def _stretch(name: str, small: ModelSpec, large: ModelSpec) -> float:
+    """e with eps' = e² eps for every norm that reads the space."""
+    pairs = {(norm.eps, large.norms[x].eps) for x, norm in small.norms.items() if norm.space == name}
+    if all(a == b for a, b in pairs):
+        return 1.0
+    if not _free(small, name) or len(pairs) > 1 or min(min(pair) for pair in pairs) <= 0:
+        raise NotExpressible(
+            "Another eps needs a stream that can be stretched, and this one cannot",
+            space=name,
+            expected=sorted(a for a, _ in pairs),
+            found=sorted(b for _, b in pairs),
+            next_step="give both models the same eps: a norm's own output stays in the stream, or an eps is zero",
+        )
+    ((before, after),) = pairs
+    return math.sqrt(after / before)
+
+
+def _padded(n: int, m: int) -> tuple[int, ...]:
+    return (*range(n), *[-1] * (m - n))
+
+
+def _rotary(name: str, n: int, m: int, geometric: bool) -> tuple[int, ...]:
+    """Pairs are (j, j + n/2); pair j goes to k j, where its frequency θ^(−2j/n) = θ^(−2kj/m) is."""
+    if m == n:
+        return _padded(n, m)
+    if m % n or not geometric:
+        raise NotExpressible(
+            "The rotary frequencies of the heads are not among those of the wider ones",
+            space=name,
+            expected=f"a multiple of {n}" if geometric else n,
+            found=m,
+            next_step="give a head width that is an integer multiple, or leave it as it is",
+        )
+    k, source = m // n, [-1] * m
+    for j in range(n // 2):
+        source[k * j], source[k * j + m // 2] = j, j + n // 2
+    return tuple(source)
+
+
+def query_factors(small: ModelSpec, large: ModelSpec) -> dict[str, float]:
+    """√(d'/d) for the spaces of queries, where scores are divided by the root of the head width."""
+    found = {}
+    for attention, other in zip(small.attentions, large.attentions, strict=True):
+        spaces = query_spaces(small, attention.queries)
+        widths = [sum(spec.spaces[name].size for name in spaces) for spec in (small, large)]
+        if attention.scaled and other.scaled:
+            found.update(dict.fromkeys(spaces, math.sqrt(widths[1] / widths[0])))
+    return found
+
+
+def query_spaces(spec: ModelSpec, queries: tuple[str, ...]) -> list[str]:
+    """The spaces inside heads that these queries write to."""
+    leaves = (spec.leaves[spec.linears[name].weight] for name in queries)
+    return [axis.space for leaf in leaves for _, axis in leaf.spaces() if axis.rep is Rep.VEC]

@@ -1,0 +1,122 @@
+"""Sizes as settings: what a target may change, its table, and the smallest sizes that two models both widen to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from onebasin.archs import declare, lookup
+from onebasin.checkpoint import Checkpoint, transformers_config
+from onebasin.errors import BadCheckpoint, Incompatible
+from onebasin.families import ROTARY, Rep
+from onebasin.spec import ModelSpec
+from onebasin.widening.embeddings import repeats
+
+BOOKKEEPING = ("_name_or_path", "architectures", "dtype", "torch_dtype", "tie_word_embeddings", "transformers_version")
+
+
+def fields_of(spec: ModelSpec) -> Mapping[str, str]:
+    """Role (residual, heads, kv_heads, head, ffn, eps) -> the setting that holds it."""
+    return lookup(spec.model_type, [spec.architecture])[0].fields
+
+
+def target_config(checkpoint: Checkpoint, target: Mapping[str, Any] | object) -> dict[str, Any]:
+    """The checkpoint's configuration with the sizes and the eps of `target`; anything else that differs is refused."""
+    settings: Mapping[str, Any] = target if isinstance(target, Mapping) else target.to_dict()  # type: ignore[attr-defined]
+    fields, own = fields_of(checkpoint.spec).values(), transformers_config(checkpoint.config).to_dict()
+    for name, value in settings.items():
+        if name in fields or name in BOOKKEEPING or own.get(name) == value:
+            continue
+        near = get_close_matches(name, fields, 1)
+        raise Incompatible(
+            "Widening changes sizes and eps, and nothing else",
+            expected=f"some of {', '.join(fields)}",
+            found=f"{name} = {value!r}, which is {own.get(name)!r} here" + (f"; {near[0]}?" if near else ""),
+            next_step="leave this setting out",
+        )
+    return {**checkpoint.config, **{name: settings[name] for name in fields if name in settings}}
+
+
+def target_spec(small: ModelSpec, config: Mapping[str, Any]) -> ModelSpec:
+    """The table of a widened model: that of `config`, with the parts and the folded gains of the canonical `small`."""
+    large = declare(_accepted(config), tie=False)
+    large = large.without(x for x in large.linears.values() if x.optional and x.name not in small.linears)
+    for norm in small.norms.values():
+        large = large.with_unit_gain(norm.name) if norm.unit else large
+    sizes = sizes_of(large)
+    if "head" not in fields_of(large) and sizes["heads"] * sizes["head"] != sizes["residual"]:
+        raise Incompatible(
+            "The residual width must be the number of heads times an integer head width",
+            space="residual",
+            expected=f"a multiple of {sizes['heads']}",
+            found=sizes["residual"],
+            next_step="change the residual width or the number of heads",
+        )
+    return large
+
+
+def _accepted(config: Mapping[str, Any]) -> Any:
+    try:
+        return transformers_config(config)
+    except BadCheckpoint as error:
+        step = "change the sizes together, as this says"
+        raise Incompatible("transformers has no model of these sizes", found=error.found, next_step=step) from error
+
+
+def places_of(spec: ModelSpec) -> dict[str, str]:
+    """Role -> the space whose size it is."""
+    value = spec.leaves[spec.linears[spec.attentions[0].value].weight]
+    outer = {axis.rep: axis.space for _, axis in value.spaces() if spec.spaces[axis.space].base is None}
+    inner = next(axis.space for _, axis in value.spaces() if spec.spaces[axis.space].base is not None)
+    units = next(name for name in spec.spaces if name.endswith("ffn"))
+    return {"residual": outer[Rep.COV], "kv_heads": outer[Rep.VEC], "head": inner, "ffn": units}
+
+
+def sizes_of(spec: ModelSpec) -> dict[str, int]:
+    """Role -> size: the widths of stream, heads and FFN, and how many heads there are (key/value heads, all heads)."""
+    sizes = {role: spec.spaces[name].size for role, name in places_of(spec).items()}
+    query = spec.leaves[spec.linears[spec.attentions[0].queries[0]].weight]
+    heads = math.prod(spec.spaces[axis.space].size for _, axis in query.spaces() if axis.rep is Rep.PERM)
+    return {"residual": sizes["residual"], "heads": heads, **sizes}
+
+
+def common_config(a: ModelSpec, b: ModelSpec) -> dict[str, Any]:
+    """The settings of the smallest model that both widen to, with the eps of A; for tables in canonical form.
+
+    Sizes are the larger of the two, or a common multiple: for rotary heads, for streams whose coordinates repeat, and
+    for the residual width, which is a multiple of the number of heads in any case.
+    """
+    fields, ours, theirs = fields_of(a), sizes_of(a), sizes_of(b)
+    size = {role: max(n, theirs[role]) for role, n in ours.items()}
+    queries = max(x["heads"] // x["kv_heads"] for x in (ours, theirs))
+    size["heads"] = size["kv_heads"] * queries
+    rotary = any(a.family(name) <= ROTARY for name in a.spaces)
+    head_step = math.lcm(ours["head"], theirs["head"]) if rotary else 1
+    repeating = any(repeats(spec, places_of(spec)["residual"]) for spec in (a, b))
+    step = math.lcm(ours["residual"], theirs["residual"]) if repeating else 1
+    size["head"] = _multiple(size["head"], head_step)
+    size["residual"] = _multiple(size["residual"], step)
+    if "head" in fields:
+        size["residual"] = _multiple(size["residual"], math.lcm(step, size["heads"]))
+    else:
+        size |= _tied(size, queries, step, head_step)
+    eps = next(norm.eps for norm in a.norms.values())
+    return {field: eps if role == "eps" else size[role] for role, field in fields.items()}
+
+
+def _multiple(size: int, step: int) -> int:
+    """The smallest multiple of `step` that is at least `size`."""
+    return -(-size // step) * step
+
+
+def _tied(size: Mapping[str, int], queries: int, step: int, head_step: int) -> dict[str, int]:
+    """The smallest residual width = key/value heads × queries × head width that is large enough in all of them."""
+    residual = size["residual"]
+    while True:
+        for head in range(size["head"], residual // size["heads"] + 1, head_step):
+            groups, rest = divmod(residual, head * queries)
+            if not rest:
+                return {"residual": residual, "heads": groups * queries, "kv_heads": groups, "head": head}
+        residual += step

@@ -1,0 +1,80 @@
+"""Widen: the same function in a larger stock model, leaf by leaf, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onebasin.canonical.form import canonicalize
+from onebasin.checkpoint import Checkpoint
+from onebasin.families import Rep
+from onebasin.maps.indexed import along
+from onebasin.spec import Leaf, ModelSpec
+from onebasin.spec.ops import gain_product
+from onebasin.widening.embeddings import Embedding, embeddings
+from onebasin.widening.pair import one_size
+from onebasin.widening.target import common_config, target_config, target_spec
+
+
+def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object) -> Checkpoint:
+    """The model of `checkpoint` with the sizes (and the eps) of `target`: settings to change, or a configuration.
+
+    The result is in canonical form.  Raises `NotExpressible` where the larger model cannot compute the same, and
+    `Incompatible` where the target differs in more than sizes.
+    """
+    form = canonicalize(checkpoint).checkpoint
+    config = target_config(form, target)
+    spec = target_spec(form.spec, config)
+    embedding = embeddings(form.spec, spec)
+    stretched = {x.name: e.stretch for name, e in embedding.items() if e.stretch != 1 for x in form.spec.writers(name)}
+    gains = gain_leaves(form.spec)
+
+    def recipe(leaf: Leaf) -> Callable[[], Tensor]:
+        larger, stretch = spec.leaves[leaf.name], stretched.get(leaf.name, 1.0)
+        return lambda: stretch * placed(form[leaf.name], leaf, larger, embedding, leaf.name in gains)
+
+    return form.derive({leaf.name: recipe(leaf) for leaf in form.spec.leaves.values()}, spec=spec, config=config)
+
+
+def to_one_size(a: Checkpoint, b: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
+    """Both as they are where they have one size and eps; otherwise both in the smallest size that either widens to."""
+    if one_size(a.spec, b.spec):
+        return a, b
+    a, b = (canonicalize(end).checkpoint for end in (a, b))
+    settings = common_config(a.spec, b.spec)
+    return widen(a, settings), widen(b, settings)
+
+
+def gain_leaves(spec: ModelSpec) -> set[str]:
+    """Gains are one where there was nothing; every other tensor is zero there."""
+    inside = {space for space in spec.spaces if gain_product() in spec.ops(space)}
+    return {norm.gain for norm in spec.norms.values()} | {x.name for space in inside for x in spec.touching[space]}
+
+
+def placed(tensor: Tensor, leaf: Leaf, larger: Leaf, embedding: Mapping[str, Embedding], gain: bool) -> Tensor:
+    """One leaf in the larger model.  A folded gain lives in no space: it is constant, and stays the same constant."""
+    if gain and not leaf.spaces():
+        return tensor[0].expand(larger.shape).clone()
+    for dim, axis in leaf.spaces():
+        tensor = embed(embedding[axis.space], tensor, dim, axis.rep, empty=1.0 if gain else 0.0)
+    return tensor
+
+
+def embed(embedding: Embedding, tensor: Tensor, dim: int, rep: Rep = Rep.VEC, *, empty: float = 0.0) -> Tensor:
+    """One axis of a tensor in the larger space; places that take no coordinate hold `empty`."""
+    source = torch.tensor(embedding.source)
+    nothing = along(source < 0, tensor.ndim, dim, None)
+    return (embedding.factor(rep) * tensor.index_select(dim, source.clamp_min(0))).masked_fill(nothing, empty)
+
+
+def embedded_outputs(small: Checkpoint, large: ModelSpec, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What a widened model returns where the original returns `found`: hidden states lie in the larger space."""
+    form = canonicalize(small).checkpoint.spec
+    embedding = embeddings(form, large)
+    return {
+        name: value if (axis := large.outputs[name]) is None else embed(embedding[axis.space], value, -1 % value.ndim)
+        for name, value in found.items()
+    }
