@@ -25,9 +25,8 @@ from onebasin.cli.app import app
 from onebasin.errors import BadRecipe, OnebasinError
 from onebasin.landscape import path_between
 from onebasin.match import PRESETS, WeightMatching
-from onebasin.recipes import VERBS, Align, Merge, load, parse, plain, prepare, run
+from onebasin.recipes import VERBS, Align, Merge, load, parse, plain, prepare, run, sections
 from onebasin.recipes import recipe as kinds
-from onebasin.recipes import sections
 from onebasin.recipes.schema import read_section, write_section
 
 TASK = {"data": "builtin:python", "samples": 4, "length": 8}

@@ -87,7 +87,7 @@ def _gathered(plan: Plan, recipe: Align | Merge, tick: Tick) -> Universe:
     how = recipe.universe or Gathering()
     match = partial(match_forms, **_how(plan, recipe, recipe.method))
     if how.folder is None:
-        return match_universe(plan.models, match, rounds=how.rounds, tol=how.tol, start=how.start, tick=tick)
+        return match_universe(plan.models, match, rounds=how.rounds, tol=how.tol, tick=tick)
     universe, others = load_universe(Path(how.folder) / UNIVERSE, plan.models)
     known = [i for i in range(len(plan.models)) if i not in others]
     for i in others:

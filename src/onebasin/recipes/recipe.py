@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from onebasin.errors import BadRecipe
@@ -14,7 +14,6 @@ from onebasin.recipes.sections import Folder, Gathering, Model, Task, Write, Wri
 Method = Literal["weight", "activation", "learned", "dual", "soft", "auto"]
 Start = Literal["weight", "activation", "identity"]
 Device = Literal["auto", "cpu", "cuda"]
-
 
 TOGETHER = ("weight", "activation")  # methods that bring more than two models together
 SECTIONS = ("start", "matching", "activation", "learn", "task")
@@ -65,8 +64,6 @@ class Aligning:
     def _check_universe(self) -> None:
         if self.universe is not None and len(self.models) == 2 and self.universe.folder is None:
             raise BadRecipe("universe is of no use to two models", next_step="leave it out, or give more models")
-        if self.universe is not None:
-            within("universe.start", self.universe.start, 0, len(self.models) - 1)
         if self.gathers and self.method not in TOGETHER:
             raise BadRecipe(
                 f"the method {self.method} does not yet take more than two models",
@@ -81,7 +78,7 @@ class Align(Aligning):
     """All other models in the basis of A."""
 
     verb: ClassVar[str] = "align"
-    write: WriteAligned = WriteAligned()
+    write: WriteAligned = field(default_factory=WriteAligned)
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class Merge(Aligning):
     verb: ClassVar[str] = "merge"
     weight: float | None = None
     weights: tuple[float, ...] | None = None
-    write: Write = Write()
+    write: Write = field(default_factory=Write)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,7 +128,7 @@ class Barrier:
     path: Literal["factor", "circuit"] = "factor"
     points: int | None = None
     device: Device = "auto"
-    write: Folder = Folder()
+    write: Folder = field(default_factory=Folder)
 
     def __post_init__(self) -> None:
         check_models(self.models)

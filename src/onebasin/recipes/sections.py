@@ -63,7 +63,6 @@ class Gathering:
 
     rounds: int = ROUNDS
     tol: float = TOL
-    start: int = 0
     folder: str | None = None
 
     def __post_init__(self) -> None:

@@ -33,7 +33,6 @@ def digest(model: Checkpoint) -> str:
 def facts(universe: Universe) -> dict[str, Any]:
     """How a universe came about, as plain data."""
     return {
-        "start": universe.start,
         "rounds": len(universe.objective) - 1,
         "objective": list(universe.objective),
         "settled": universe.settled,

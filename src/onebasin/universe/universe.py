@@ -14,6 +14,7 @@ from onebasin.aligning import Aligned, check_pair, in_one_gauge, match_forms, sa
 from onebasin.alignment import Alignment, transport
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.model import constant
+from onebasin.errors import Incompatible
 from onebasin.landscape.paths import check_same_tensors
 from onebasin.match import Matched, Pair
 from onebasin.match.blocks import block_weights
@@ -27,8 +28,7 @@ class Universe:
     """`alignments[m]` takes the canonical form of model m into the frame, which is the basis of the first model.
 
     `objective` is Σ_m |U − π_m(θ_m)|² with U = mean of π_m(θ_m): before, and after every round that was taken, with
-    the blocks weighed as in matching.  `matches` counts the alignments of two models that were made for it, and `start`
-    is the model that U was at first.  Within a round the order of the models does not matter.
+    the blocks weighed as in matching.  `matches` counts the alignments of two models that were made for it.
     """
 
     models: tuple[Checkpoint, ...]
@@ -36,7 +36,6 @@ class Universe:
     alignments: tuple[Alignment, ...]
     objective: tuple[float, ...] = ()
     matches: int = 0
-    start: int = 0
     settled: bool = True
 
     def members(self) -> list[Checkpoint]:
@@ -51,8 +50,7 @@ class Universe:
         """These members in this order, in the basis of the first of them."""
         alignments = tuple(self.between(m, members[0]) for m in members)
         models, forms = (tuple(given[m] for m in members) for given in (self.models, self.forms))
-        start = members.index(self.start) if self.start in members else 0
-        return replace(self, models=models, forms=forms, alignments=alignments, start=start)
+        return replace(self, models=models, forms=forms, alignments=alignments)
 
     def add(self, model: Checkpoint, match: Match = match_forms) -> Universe:
         """The universe with one more model, at the cost of one alignment: with the mean of those that are there."""
@@ -76,6 +74,11 @@ class Universe:
 
 def common_forms(models: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
     """Canonical forms of models that have one basis in common; the others are refused."""
+    if len(models) < 2:
+        step = "give two models or more"
+        raise Incompatible(
+            "A universe has more than one model", expected="2 or more", found=len(models), next_step=step
+        )
     forms: list[Checkpoint] = []
     for i, model in enumerate(models[1:], 1):
         check_pair(models[0], model, called(i))
