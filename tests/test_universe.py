@@ -1,4 +1,4 @@
-"""Universes: any number of models in one frame, that cycles close, that memory does not grow, and that adding is cheap."""
+"""Universes: any number of models in one frame, cycles that close, memory that does not grow, models that are added."""
 
 from __future__ import annotations
 
