@@ -106,7 +106,7 @@ def test_adding_a_fourth_costs_one_alignment(cli, models, three, tmp_path, monke
     code, out, err = cli("merge", *models, "--universe", three, "-o", tmp_path / "four", "--dtype", "float64")
     assert (code, err) == (0, "")
     assert len(asked) == 1
-    assert "1 alignments made" in out
+    assert "alignments of two models made: 1" in out
     found = certificate(tmp_path / "four")
     assert found["universe"]["alignments_made"] == 1
     assert found["weights"] == [0.25] * 4
@@ -122,6 +122,13 @@ def test_adding_a_fourth_costs_one_alignment(cli, models, three, tmp_path, monke
     assert cli("merge", *shuffled, "--universe", three, "-o", tmp_path / "shuffled", "--dtype", "float64")[0] == 0
     assert len(asked) == 1
     assert all(own["output_drift"]["float64"] < 1e-9 for own in certificate(tmp_path / "shuffled")["aligned"])
+
+
+def test_members_of_a_universe_need_no_alignment(cli, models, three, tmp_path):
+    code, out, _ = cli("merge", models[2], models[1], "--universe", three, "-o", tmp_path / "out")
+    assert code == 0
+    assert "alignments of two models made: 0" in out
+    assert certificate(tmp_path / "out")["output_drift"]["float64"] < 1e-9
 
 
 def test_two_weights_say_the_same_as_one(cli, models, tmp_path):
@@ -224,10 +231,11 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["real", "dry"])
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_refused_and_nothing_written(cli, models, tmp_path, case):
+def test_what_cannot_be_is_refused_and_nothing_written(cli, models, tmp_path, case, dry):
     (verb, count, *flags), says = REFUSED[case]
-    code, out, err = cli(verb, *models[:count], "-o", tmp_path / "out", *flags)
+    code, out, err = cli(verb, *models[:count], "-o", tmp_path / "out", *flags, *dry)
     assert (code, out) == (2, "")
     assert [piece for piece in (*says, "next step:") if piece not in err] == []
     assert not list(tmp_path.iterdir())

@@ -170,6 +170,12 @@ def test_the_picture_is_an_svg_with_names_and_losses(surface):
     assert ternary(higher) != drawn
 
 
+def test_a_flat_surface_can_be_drawn(surface):
+    report = surface.as_dict()
+    flat = {**report, "points": [{**point, "loss": 1.0} for point in report["points"]]}
+    assert ElementTree.fromstring(ternary(flat)).tag.endswith("svg")
+
+
 def test_a_triangle_has_three_corners(models, task):
     with pytest.raises(OnebasinError, match="three corners"):
         ternary(measure_simplex(Simplex(models), task.first(1)).as_dict())

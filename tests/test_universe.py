@@ -20,8 +20,8 @@ from onebasin.errors import BadCheckpoint, Incompatible
 from onebasin.landscape import Simplex
 from onebasin.match import WeightMatching
 from onebasin.stock import probe_inputs
-from onebasin.universe import Universe, load_universe, match_universe
-from onebasin.universe.storage import SIDECAR, save_universe
+from onebasin.universe import Universe, load_universe, match_universe, save_universe
+from onebasin.universe.storage import FOLDER, SIDECAR
 from onebasin.universe.universe import centre, distance, weights_of
 from onebasin.verification import drifts
 
@@ -202,7 +202,7 @@ def test_a_universe_is_read_as_it_was_written(strangers, tmp_path):
     again, others = load_universe(tmp_path, [strangers[2], strangers[3], strangers[0]])
     assert others == [1]
     assert again.models == (strangers[2], strangers[0])
-    document = json.loads((tmp_path / SIDECAR).read_text())
+    document = json.loads((tmp_path / FOLDER / SIDECAR).read_text())
     assert document["objective"] == list(universe.objective)
     assert document["alignments_made"] == 4
 
@@ -213,7 +213,7 @@ def test_what_is_no_universe_is_refused(strangers, tmp_path):
     with pytest.raises(Incompatible, match="knows too few") as refused:
         load_universe(tmp_path, [nearly, strangers[1], strangers[3]])
     assert refused.value.found == "1 of 3"
-    (tmp_path / SIDECAR).write_text('{"format": "onebasin universe 2", "models": []}')
+    (tmp_path / FOLDER / SIDECAR).write_text('{"format": "onebasin universe 2", "models": []}')
     with pytest.raises(BadCheckpoint, match="not a universe"):
         load_universe(tmp_path, strangers)
     with pytest.raises(BadCheckpoint):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 import torch
 
 from onebasin import Alignment, Checkpoint, canonicalize, describe_pair, transport, verify
+from onebasin.aligning import match_forms
 from onebasin.landscape import Simplex, evaluate
+from onebasin.match import WeightMatching
 from onebasin.stock import stock_model
 from onebasin.tasks import load_task
 from onebasin.universe import match_universe
@@ -84,10 +87,11 @@ def test_three_and_five_scrambled_copies_merge_to_the_original_loss(zoo, tasks, 
         models.append(Checkpoint.open(tmp_path / str(seed)))
     plain = Simplex([canonicalize(model).checkpoint for model in models[:3]]).model([1 / 3] * 3)
     assert evaluate(plain, task).loss > loss + 0.1
-    universe = match_universe(models[:3])
+    match = partial(match_forms, weight=WeightMatching(sweeps=8))
+    universe = match_universe(models[:3], match)
     for count in (3, 5):
         pairs = universe.aligned()
         middle = Simplex([pairs[0].a, *(pair.b for pair in pairs)]).model([1 / count] * count)
         assert abs(evaluate(middle, task).loss - loss) < 1e-4
-        universe = universe.add(models[3]).add(models[4]) if count == 3 else universe
+        universe = universe.add(models[3], match).add(models[4], match) if count == 3 else universe
     assert universe.matches == 4

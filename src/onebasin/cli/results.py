@@ -43,7 +43,7 @@ def _print_universe(report: dict[str, Any]) -> None:
     """How the models came together, and each of them."""
     found, each = report["universe"], report.get("aligned", [report])
     course = " -> ".join(f"{value:.4g}" for value in found["objective"])
-    console.print(f"distance from the mean {course}, {found['alignments_made']} alignments made")
+    console.print(f"distance from the mean {course}; alignments of two models made: {found['alignments_made']}")
     for own in each:
         drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in own["output_drift"].items())
         moved = f"distance from A {own['distance_before']:.4g} -> {own['distance_after']:.4g}"

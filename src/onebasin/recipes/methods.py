@@ -21,7 +21,6 @@ from onebasin.universe.universe import called
 
 HELD = 1000  # samples that learning holds back, at most
 BATCH = 64
-UNIVERSE = "universe"  # the folder of its maps inside an output
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Found:
         if self.universe is None:
             self.aligned[0].alignment.save(folder)
         else:
-            save_universe(self.universe, folder / UNIVERSE)
+            save_universe(self.universe, folder)
 
 
 def find(plan: Plan, recipe: Align | Merge, state: Path, tick: Tick) -> Found:
@@ -88,7 +87,7 @@ def _gathered(plan: Plan, recipe: Align | Merge, tick: Tick) -> Universe:
     match = partial(match_forms, **_how(plan, recipe, recipe.method))
     if how.folder is None:
         return match_universe(plan.models, match, rounds=how.rounds, tol=how.tol, tick=tick)
-    universe, others = load_universe(Path(how.folder) / UNIVERSE, plan.models)
+    universe, others = load_universe(how.folder, plan.models)
     known = [i for i in range(len(plan.models)) if i not in others]
     for i in others:
         tick(f"adding model {called(i)}")

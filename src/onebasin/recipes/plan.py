@@ -18,7 +18,7 @@ from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
 from onebasin.report.card import name_of
 from onebasin.report.certificate import gauge_words
 from onebasin.tasks import Task, load_task
-from onebasin.universe import common_forms
+from onebasin.universe import common_forms, load_universe
 from onebasin.universe.universe import called
 
 
@@ -77,6 +77,8 @@ def prepare(recipe: Recipe, tick: Tick = silent) -> Plan:
         else:
             Simplex(models)
         return Plan(recipe, models, data, device, None, {})
+    if recipe.universe is not None and recipe.universe.folder is not None:
+        load_universe(recipe.universe.folder, models)
     tick("what will be written")
     first, *others = common_forms(models)
     found = [in_one_gauge(models[0], first, other) for other in others]

@@ -4,8 +4,8 @@
 
 The first model is the start, and it stays: π_1 = 1 fixes the frame, which the objective leaves free.  (Moving it too
 and going back to its basis afterwards multiplies maps that are badly conditioned where a model has dead directions.)
-Within a round all models are aligned with the same U, so that their order does not matter.  Two models are in memory at
-a time, U and the one that is being aligned, however many there are.
+Within a round all models are aligned with the same U, so that their order does not matter.  However many there are, the
+memory is that of aligning two: U and one model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Universes on disk: one folder with numbers in `universe.json` and an alignment in a folder for each model.
+"""Universes on disk: a folder `universe` with numbers in `universe.json` and an alignment in a folder for each model.
 
 A model is known again by its numbers, wherever its folder lies and whatever it is called.
 """
@@ -17,7 +17,7 @@ from onebasin.checkpoint.folder import read_json_object
 from onebasin.errors import BadCheckpoint, Incompatible
 from onebasin.universe.universe import Universe, common_forms
 
-SIDECAR, FORMAT = "universe.json", "onebasin universe 1"
+FOLDER, SIDECAR, FORMAT = "universe", "universe.json", "onebasin universe 1"
 
 
 def digest(model: Checkpoint) -> str:
@@ -40,17 +40,18 @@ def facts(universe: Universe) -> dict[str, Any]:
     }
 
 
-def save_universe(universe: Universe, folder: Path) -> None:
-    """Write every model's alignment, and what the models and the numbers are."""
+def save_universe(universe: Universe, out: str | Path) -> None:
+    """Write every model's alignment, and what the models and the numbers are, into `out`/universe."""
+    folder = Path(out) / FOLDER
     for i, alignment in enumerate(universe.alignments):
         alignment.save(folder / str(i))
     document = {"format": FORMAT, "models": [digest(model) for model in universe.models], **facts(universe)}
     (folder / SIDECAR).write_text(json.dumps(document, indent=2) + "\n")
 
 
-def load_universe(folder: str | Path, models: Sequence[Checkpoint]) -> tuple[Universe, list[int]]:
-    """(The universe of those of `models` that the folder knows, in the order given; the places of the others)."""
-    folder = Path(folder)
+def load_universe(out: str | Path, models: Sequence[Checkpoint]) -> tuple[Universe, list[int]]:
+    """(The universe of those of `models` that `out` knows, in the order given; the places of the others)."""
+    folder = Path(out) / FOLDER
     document = read_json_object(folder / SIDECAR)
     stored = document.get("models")
     if document.get("format") != FORMAT or not isinstance(stored, list):
@@ -58,7 +59,7 @@ def load_universe(folder: str | Path, models: Sequence[Checkpoint]) -> tuple[Uni
             f"{folder / SIDECAR} is not a universe that this version understands",
             expected=FORMAT,
             found=document.get("format"),
-            next_step="give the folder `universe` of an output for three models or more",
+            next_step="give an output for three models or more",
         )
     found = [digest(model) for model in models]
     known = [i for i, own in enumerate(found) if own in stored]
