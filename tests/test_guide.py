@@ -34,8 +34,9 @@ ROOT = Path(__file__).resolve().parents[1]
 README, GUIDE, SYMMETRIES = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "symmetries.md"
 MATCHING, ATTENTION = ROOT / "docs" / "matching.md", ROOT / "docs" / "attention.md"
 SIZES = ROOT / "docs" / "sizes.md"
+MANY = ROOT / "docs" / "many.md"
 PAGES = [
-    README, GUIDE, SYMMETRIES, MATCHING, ATTENTION, SIZES, ROOT / "CHANGELOG.md",
+    README, GUIDE, SYMMETRIES, MATCHING, ATTENTION, SIZES, MANY, ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs" / "decisions").glob("*.md")),
 ]  # fmt: skip
 
@@ -230,6 +231,15 @@ def test_the_recipe_of_the_readme_runs(tmp_path):
     written = yaml.safe_load((tmp_path / "MERGED" / "recipe.yaml").read_text())
     assert written["models"] == ["../A", "../B"]
     assert written["matching"]["sweeps"] == 5
+
+
+def test_the_python_of_the_page_on_many_models_runs(tmp_path, monkeypatch):
+    for i, name in enumerate("ABCD"):
+        byte_llama(tmp_path / name, i)
+    monkeypatch.chdir(tmp_path)
+    (snippet,) = blocks(MANY, "python")
+    exec(compile(snippet, "many.md", "exec"), {"__name__": "many"})
+    assert not Checkpoint.open("merged").check_values()
 
 
 def code(page: Path) -> list[str]:

@@ -20,7 +20,7 @@ SOURCE = Path(onebasin.__file__).parent
 
 LAYERS = (  # a module imports only from those above it
     "errors", "families", "linalg", "maps", "spec", "archs", "checkpoint", "canonical", "widening", "alignment",
-    "stock", "compatibility", "inspection", "verification", "tasks", "landscape", "match", "aligning", "learn",
+    "stock", "compatibility", "inspection", "verification", "tasks", "landscape", "match", "aligning", "universe", "learn",
     "automatic", "report", "recipes", "cli", "papers",
 )  # fmt: skip
 KNOW_NAMES = ("archs", "cli", "papers")  # the only ones that may speak of architectures

@@ -1,11 +1,26 @@
-"""The trained models of ../shared/zoo: the promise holds on each, and each pair can be aligned."""
+"""The trained models of ../shared/zoo: the promise holds on each, each pair can be aligned, copies come together."""
 
 from __future__ import annotations
 
+import csv
+import itertools
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
 import pytest
+import torch
 
-from onebasin import Checkpoint, describe_pair, verify
+from onebasin import Alignment, Checkpoint, canonicalize, describe_pair, transport, verify
+from onebasin.aligning import match_forms
+from onebasin.landscape import Simplex, evaluate
+from onebasin.match import WeightMatching
+from onebasin.stock import stock_model
+from onebasin.tasks import load_task
+from onebasin.universe import match_universe
 
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 PAIRS = ("bert-agnews", "gpt2-wikitext2", "llama-wikitext2", "vit-cifar10-adamw", "vit-cifar10-l2")
 
 
@@ -33,3 +48,50 @@ def test_each_pair_can_be_aligned(zoo, pair):
     report = describe_pair(a, b)
     assert report["obstacles"] == []
     assert report["alignable"]
+
+
+# ---- many models
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    """The first samples of the data that each model was tested on, by the first word of its name."""
+    if not (DATA / "load.py").is_file():
+        pytest.skip("../shared/data is absent: it holds the data sets and is not part of the repository")
+    sys.path.insert(0, str(DATA))
+    try:
+        import load
+    finally:
+        sys.path.remove(str(DATA))
+    root = tmp_path_factory.mktemp("data")
+    images, labels = load.cifar10("test", 100)
+    np.savez(root / "images.npz", images=images, labels=labels)
+    with (root / "texts.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = itertools.islice(load.ag_news("test"), 100)
+        csv.writer(file).writerows([("text", "label"), *((text, label) for label, text in rows)])
+    windows = f"text:{DATA / 'wikitext-2' / 'valid.txt.xz'}"
+    return {"vit": f"images:{root / 'images.npz'}", "bert": f"labelled:{root / 'texts.csv'}",
+            "gpt2": windows, "llama": windows}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["bert-agnews", "gpt2-wikitext2", "llama-wikitext2", "vit-cifar10-adamw"])
+def test_three_and_five_scrambled_copies_merge_to_the_original_loss(zoo, tasks, tmp_path, name):
+    """Copies written in float32; the average of all in one frame is as good as the original."""
+    a = Checkpoint.open(zoo / f"{name}-0")
+    task = load_task(tasks[name.split("-")[0]], a, samples=16)
+    loss = evaluate(stock_model(a, torch.float32), task).loss
+    form, models = canonicalize(a).checkpoint, [a]
+    for seed in range(1, 5):
+        scrambled = transport(form, Alignment.random(form.spec, seed, condition=10.0))
+        scrambled.save(tmp_path / str(seed), dtype="F32")
+        models.append(Checkpoint.open(tmp_path / str(seed)))
+    plain = Simplex([canonicalize(model).checkpoint for model in models[:3]]).model([1 / 3] * 3)
+    assert evaluate(plain, task).loss > loss + 0.1
+    match = partial(match_forms, weight=WeightMatching(sweeps=8))
+    universe = match_universe(models[:3], match)
+    for count in (3, 5):
+        pairs = universe.aligned()
+        middle = Simplex([pairs[0].a, *(pair.b for pair in pairs)]).model([1 / count] * count)
+        assert abs(evaluate(middle, task).loss - loss) < 1e-4
+        universe = universe.add(models[3], match).add(models[4], match) if count == 3 else universe
+    assert universe.matches == 4

@@ -66,9 +66,29 @@ def align(
     check_pair(a, b)
     tick("canonical forms")
     form_a, form_b = (form.in_memory() for form in same_form(a, b))
+    matched = match_forms(
+        form_a, form_b, method=method, weight=weight, activation=activation, batches=batches, device=device, tick=tick
+    )
+    first, second, reason = in_one_gauge(a, form_a, transport(form_b, matched.alignment))
+    return Aligned(first, second, matched, reason)
+
+
+def match_forms(
+    form_a: Checkpoint,
+    form_b: Checkpoint,
+    start: Alignment | None = None,
+    *,
+    method: str = "weight",
+    weight: WeightMatching | None = None,
+    activation: ActivationMatching | None = None,
+    batches: Batches | None = None,
+    device: torch.device | str = "cpu",
+    tick: Callable[[str], None] = lambda step: None,
+) -> Matched:
+    """The alignment of one canonical form with another.  By weights it goes on from `start`, where that is given."""
     pair = Pair.of(form_a, form_b, device)
     if method == "weight":
-        matched = match_weights(pair, weight, tick)
+        matched = match_weights(pair, weight, tick, start)
     elif method == "activation" and batches is not None:
         models = [stock_model(form, torch.float32).to(device) for form in (form_a, form_b)]
         moved = ({name: x.to(device) for name, x in batch.items()} for batch in batches)
@@ -80,10 +100,7 @@ def align(
             found=method,
             next_step="give unlabelled inputs (--task) for the method 'activation'",
         )
-    alignment = matched.alignment.to("cpu")
-    matched = Matched(alignment, matched.distances, matched.converged)
-    first, second, reason = in_one_gauge(a, form_a, transport(form_b, alignment))
-    return Aligned(first, second, matched, reason)
+    return Matched(matched.alignment.to("cpu"), matched.distances, matched.converged)
 
 
 def in_one_gauge(a: Checkpoint, form_a: Checkpoint, form_b: Checkpoint) -> tuple[Checkpoint, Checkpoint, str | None]:
@@ -96,17 +113,17 @@ def in_one_gauge(a: Checkpoint, form_a: Checkpoint, form_b: Checkpoint) -> tuple
         return form_a, form_b, reason.what
 
 
-def check_pair(a: Checkpoint, b: Checkpoint) -> None:
-    """Refuse two models that have no common basis; warn of what can be dealt with."""
+def check_pair(a: Checkpoint, b: Checkpoint, name: str = "B") -> None:
+    """Refuse two models that have no common basis; warn of what can be dealt with.  `name` is what `b` is called."""
     for found in obstacles(a, b):
         if found.blocks:
             raise Incompatible(
                 f"The two models have no basis in common: {found.what} differs",
                 expected=f"{found.a} (A)",
-                found=f"{found.b} (B)",
+                found=f"{found.b} ({name})",
                 next_step=found.next_step,
             )
-        warnings.warn(f"{found.what}: {found.a} in A, {found.b} in B; {found.next_step}", stacklevel=3)
+        warnings.warn(f"{found.what}: {found.a} in A, {found.b} in {name}; {found.next_step}", stacklevel=3)
 
 
 def same_form(a: Checkpoint, b: Checkpoint) -> tuple[Checkpoint, Checkpoint]:

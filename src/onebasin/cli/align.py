@@ -1,15 +1,18 @@
-"""`onebasin align A B -o OUT` and `onebasin merge A B -o OUT`."""
+"""`onebasin align A B [C ...] -o OUT` and `onebasin merge A B [C ...] -o OUT`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from onebasin.cli.recipe import FORMS, Device, DryRun, Json, Out, Quiet, Resume, Settings, carry_out, from_flags
 
-A = Annotated[str, typer.Argument(metavar="A", help="The reference: checkpoint folder or Hub id.")]
-B = Annotated[str, typer.Argument(metavar="B", help="The model that is moved.")]
+Models = Annotated[
+    list[str],
+    typer.Argument(metavar="A B [C ...]", help="The reference, then the models that are moved: folders or Hub ids."),
+]
 Method = Annotated[
     str | None,
     typer.Option(
@@ -27,6 +30,10 @@ Learn = Annotated[
     list[str] | None,
     typer.Option(help="What learns: residual, qk, ov (these by default), heads, units, scale.  Repeatable."),
 ]
+Universe = Annotated[
+    Path | None,
+    typer.Option(help="An earlier output for three models or more: only models that are new to it are aligned."),
+]
 Preset = Annotated[str | None, typer.Option(help="A named set of options of weight matching.")]
 Spaces = Annotated[
     list[str] | None, typer.Option(help="Match only these spaces, like attention; the others stay.  Repeatable.")
@@ -41,39 +48,46 @@ Shard = Annotated[str | None, typer.Option(help="Largest weight file, like 200MB
 
 
 def align(
-    a: A, b: B, out: Out, method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Task = None,
+    models: Models, out: Out, method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Task = None,
     samples: Samples = None, length: Length = None, start: Start = None, steps: Steps = None, learn: Learn = None,
-    device: Device = None, dtype: Dtype = None, max_shard_size: Shard = None,
+    universe: Universe = None, device: Device = None, dtype: Dtype = None, max_shard_size: Shard = None,
     mergekit: Annotated[bool, typer.Option("--mergekit", help="Also write mergekit.yaml for the average.")] = False,
     settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Write B in the basis and the gauge of A: the same function, and it averages with A's own files in any tool.
 
-    Where B cannot be written in A's gauge (a tied head, a gain near zero), OUT/a and OUT/b hold both in canonical form.
+    With more models OUT/b, OUT/c, ... hold them.  Where they cannot be written in A's gauge (a tied head, a gain near
+    zero), OUT/a, OUT/b, ... hold all of them in canonical form.
     """
     recipe = from_flags(
-        "align", a, b, settings, method=method, matching__preset=preset, matching__spaces=spaces, task__data=task,
+        "align", models, settings, method=method, matching__preset=preset, matching__spaces=spaces, task__data=task,
         task__samples=samples, task__length=length, start=start, learn__steps=steps, learn__learn=learn,
-        device=device, write__out=out, write__dtype=dtype, write__max_shard_size=max_shard_size,
-        write__mergekit=mergekit or None,
+        universe__folder=universe, device=device, write__out=out, write__dtype=dtype,
+        write__max_shard_size=max_shard_size, write__mergekit=mergekit or None,
     )  # fmt: skip
     carry_out(recipe, json=json, quiet=quiet, dry_run=dry_run, resume=resume)
 
 
 def merge(
-    a: A, b: B, out: Out,
-    weight: Annotated[float | None, typer.Option(help="The share of B, from 0 to 1.", show_default="0.5")] = None,
+    models: Models, out: Out,
+    weight: Annotated[
+        float | None, typer.Option(help="Of two models, the share of B, from 0 to 1.", show_default="0.5")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Shares, divided by their sum; all the same if not given.")
+    ] = None,
     method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Task = None, samples: Samples = None,
-    length: Length = None, start: Start = None, steps: Steps = None, learn: Learn = None, device: Device = None,
-    dtype: Dtype = None, max_shard_size: Shard = None,
+    length: Length = None, start: Start = None, steps: Steps = None, learn: Learn = None,
+    universe: Universe = None, device: Device = None, dtype: Dtype = None, max_shard_size: Shard = None,
     settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
-    """Align B with A, then write the weighted average of the two as one stock checkpoint."""
+    """Align all models with A, then write their weighted average as one stock checkpoint."""
     recipe = from_flags(
-        "merge", a, b, settings, weight=weight, method=method, matching__preset=preset, matching__spaces=spaces,
-        task__data=task, task__samples=samples, task__length=length, start=start, learn__steps=steps,
-        learn__learn=learn, device=device, write__out=out, write__dtype=dtype, write__max_shard_size=max_shard_size,
+        "merge", models, settings, weight=weight, weights=weights and weights.split(","), method=method,
+        matching__preset=preset, matching__spaces=spaces, task__data=task, task__samples=samples,
+        task__length=length, start=start, learn__steps=steps, learn__learn=learn, universe__folder=universe,
+        device=device, write__out=out, write__dtype=dtype, write__max_shard_size=max_shard_size,
     )  # fmt: skip
     carry_out(recipe, json=json, quiet=quiet, dry_run=dry_run, resume=resume)

@@ -1,4 +1,4 @@
-"""`onebasin barrier A B --task TASK`."""
+"""`onebasin barrier A B [C ...] --task TASK`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from onebasin.cli.recipe import FORMS, Device, DryRun, Json, Quiet, Settings, ca
 
 
 def barrier(
-    a: Annotated[str, typer.Argument(metavar="A", help="Checkpoint folder or Hub id.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The other end of the path.")],
+    models: Annotated[list[str], typer.Argument(metavar="A B [C ...]", help="Checkpoint folders or Hub ids.")],
     task: Annotated[str, typer.Option(help=f"What to measure on: {FORMS}")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="New folder for barrier.json, barrier.svg and recipe.yaml.")
@@ -21,7 +20,8 @@ def barrier(
         str | None, typer.Option(help="factor (stock models) or circuit (QK and OV products).", show_default="factor")
     ] = None,
     points: Annotated[
-        int | None, typer.Option(help="Points on the path, both ends included.", show_default="11")
+        int | None,
+        typer.Option(help="Points on the path, both ends included; of three models on a side.", show_default="11"),
     ] = None,
     samples: Annotated[int | None, typer.Option(help="How many images, texts or windows.")] = None,
     length: Annotated[int | None, typer.Option(help="Tokens per text or window.")] = None,
@@ -32,12 +32,13 @@ def barrier(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure loss and metric on the path between two models as they are; align them first to see them aligned.
+    """Measure loss and metric between models as they are; align them first to see them aligned.
 
-    The barrier is the largest rise of the loss above the straight line between the losses of A and B.
+    The barrier is the largest rise of the loss above the straight line between the losses of A and B, or above the
+    average of the losses of more models: over a triangle of three, at the middles of all pairs and the centre of more.
     """
     recipe = from_flags(
-        "barrier", a, b, settings, task__data=task, task__samples=samples, task__length=length,
+        "barrier", models, settings, task__data=task, task__samples=samples, task__length=length,
         task__batch_size=batch_size, path=path, points=points, device=device, write__out=out,
     )  # fmt: skip
     carry_out(recipe, json=json, quiet=quiet, dry_run=dry_run)

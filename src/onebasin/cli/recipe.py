@@ -41,25 +41,25 @@ def given(**flags: Any) -> dict[str, Any]:
     return document
 
 
-def from_flags(verb: str, a: str, b: str, settings: list[str] | None, **flags: Any) -> Recipe:
+def from_flags(verb: str, models: list[str], settings: list[str] | None, **flags: Any) -> Recipe:
     """The recipe that a command line describes."""
     from onebasin.recipes import parse
     from onebasin.recipes.document import FORMAT
 
-    document = {"onebasin": FORMAT, "verb": verb, "models": [a, b], **given(**flags)}
+    document = {"onebasin": FORMAT, "verb": verb, "models": models, **given(**flags)}
     return parse(document, settings or ())
 
 
 def carry_out(recipe: Recipe, *, json: bool, quiet: bool, dry_run: bool = False, resume: bool = False) -> None:
     """Run a recipe, or only its checks, and print what came of it."""
     from onebasin.cli.output import progress
-    from onebasin.cli.results import print_aligned, print_curve, print_plan
+    from onebasin.cli.results import print_aligned, print_measured, print_plan
     from onebasin.recipes import Barrier, prepare, run
     from onebasin.recipes.notes import noted
 
     with noted(lambda text: typer.echo(f"onebasin: warning: {text}", err=True)), progress(quiet) as tick:
         report = prepare(recipe, tick).as_dict() if dry_run else run(recipe, tick, resume=resume)
-    show: Callable[[dict[str, Any]], None] = print_curve if isinstance(recipe, Barrier) else print_aligned
+    show: Callable[[dict[str, Any]], None] = print_measured if isinstance(recipe, Barrier) else print_aligned
     if json:
         typer.echo(_json.dumps(report, indent=2))
     elif dry_run:

@@ -9,9 +9,9 @@ from onebasin.cli.output import console, size
 
 def print_plan(plan: dict[str, Any]) -> None:
     """What a run would do."""
-    a, b = plan["models"]
+    *others, last = plan["models"]
     how = f"method {plan['method']}" if "method" in plan else f"{plan['path']} path, {plan['points']} points"
-    console.print(f"{plan['verb']} {a} and {b} ({plan['class']}): {how}, on {plan['device']}")
+    console.print(f"{plan['verb']} {', '.join(others)} and {last} ({plan['class']}): {how}, on {plan['device']}")
     if plan["task"]:
         console.print(f"data: {plan['task']['name']}, {plan['task']['samples']:,} samples")
     if "memory" in plan:
@@ -24,6 +24,9 @@ def print_plan(plan: dict[str, Any]) -> None:
 
 def print_aligned(report: dict[str, Any]) -> None:
     """The heart of a certificate."""
+    if "universe" in report:
+        _print_universe(report)
+        return
     drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in report["output_drift"].items())
     if "why" in report:
         console.print(report["why"])
@@ -36,22 +39,44 @@ def print_aligned(report: dict[str, Any]) -> None:
     console.print(f"gauge: {report['gauge']}")
 
 
-def print_curve(report: dict[str, Any]) -> None:
-    """Every point of a curve, then its barrier with all it stands on."""
+def _print_universe(report: dict[str, Any]) -> None:
+    """How the models came together, and each of them."""
+    found, each = report["universe"], report.get("aligned", [report])
+    course = " -> ".join(f"{value:.4g}" for value in found["objective"])
+    console.print(f"distance from the mean {course}; alignments of two models made: {found['alignments_made']}")
+    for own in each:
+        drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in own["output_drift"].items())
+        moved = f"distance from A {own['distance_before']:.4g} -> {own['distance_after']:.4g}"
+        console.print(f"{own.get('model', 'aligned B')}: {moved}, output drift {drift}")
+    console.print(f"gauge: {report['gauge']}")
+
+
+def print_measured(report: dict[str, Any]) -> None:
+    """Every point of a curve or a surface, then its barrier with all it stands on."""
     from rich.table import Table
 
+    many = "vertices" in report
+    ends = report["vertices"] if many else list(report["ends"].values())
     metrics = list(report["points"][0]["metrics"])
     table = Table(box=None, pad_edge=False)
-    for column in ("λ (share of B)", "loss", "± s.e.", *(m.replace("_", " ") for m in metrics)):
+    shares = "λ (shares)" if many else "λ (share of B)"
+    for column in (shares, "loss", "± s.e.", *(m.replace("_", " ") for m in metrics)):
         table.add_column(column, justify="right")
     for weight, point in zip(report["weights"], report["points"], strict=True):
         values = (f"{point['metrics'][m]:.4f}" for m in metrics)
-        table.add_row(f"{weight:.3g}", f"{point['loss']:.4f}", f"{point['standard_error']:.4f}", *values)
+        table.add_row(_share(weight), f"{point['loss']:.4f}", f"{point['standard_error']:.4f}", *values)
     console.print(table)
-    barrier, task, (a, b) = report["barrier"], report["task"], report["ends"].values()
+    barrier, task = report["barrier"], report["task"]
+    *losses, last = (f"{end['loss']:.4f}" for end in ends)
     console.print(
-        f"barrier {barrier['loss']:.4f} ± {barrier['standard_error']:.4f} at λ = {barrier['weight']:.3g} "
-        f"(end points {a['loss']:.4f} and {b['loss']:.4f}; {report['path']} path, {len(report['weights'])} points)"
+        f"barrier {barrier['loss']:.4f} ± {barrier['standard_error']:.4f} at λ = "
+        f"{_share(barrier['weights' if many else 'weight'])} "
+        f"(end points {', '.join(losses)} and {last}; {report['path']} path, {len(report['weights'])} points)"
     )
     split = f", split {task['split']}" if "split" in task else ""
-    console.print(f"{task['name']}{split}, {a['samples']:,} samples")
+    console.print(f"{task['name']}{split}, {ends[0]['samples']:,} samples")
+
+
+def _share(weight: float | list[float]) -> str:
+    """λ of a path, or of a simplex."""
+    return " ".join(f"{x:.3g}" for x in weight) if isinstance(weight, list) else f"{weight:.3g}"

@@ -1,4 +1,4 @@
-"""Loss landscapes: paths between models, evaluation, curves and barriers."""
+"""Loss landscapes: paths and simplexes between models, evaluation, curves, surfaces and barriers."""
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import OnebasinError
@@ -6,11 +6,13 @@ from onebasin.landscape.circuit import CircuitPath
 from onebasin.landscape.curve import Curve, measure
 from onebasin.landscape.evaluate import Evaluation, evaluate, pick_device
 from onebasin.landscape.paths import FactorPath, WeightPath
+from onebasin.landscape.simplex import Simplex
+from onebasin.landscape.surface import Surface, measure_simplex
 from onebasin.widening.widen import to_one_size
 
 __all__ = [
-    "CircuitPath", "Curve", "Evaluation", "FactorPath", "WeightPath", "evaluate", "measure", "path_between",
-    "pick_device",
+    "CircuitPath", "Curve", "Evaluation", "FactorPath", "Simplex", "Surface", "WeightPath", "evaluate", "measure",
+    "measure_simplex", "path_between", "pick_device",
 ]  # fmt: skip
 
 

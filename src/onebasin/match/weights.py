@@ -95,17 +95,22 @@ class Matched:
     converged: bool
 
 
-def match_weights(pair: Pair, options: WeightMatching | None = None, tick: Tick = lambda step: None) -> Matched:
-    """Align B with A by their weights alone."""
+def match_weights(
+    pair: Pair, options: WeightMatching | None = None, tick: Tick = lambda step: None, start: Alignment | None = None
+) -> Matched:
+    """Align B with A by their weights alone; where `start` is given, only by steps onward from there."""
     options = options or WeightMatching()
     ascent = Ascent(pair, options)
+    if start is not None:
+        ascent.maps.update(start.to(next(iter(pair.a.values())).device).maps)
     distances, converged = [ascent.distance()], False
     for sweep in range(options.sweeps):
         tick(f"sweep {sweep + 1}, distance {distances[-1]:.6g}")
-        ascent.match_streams(start=sweep == 0)
-        ascent.match_attention(start=sweep == 0)
+        fresh = sweep == 0 and start is None
+        ascent.match_streams(start=fresh)
+        ascent.match_attention(start=fresh)
         distances.append(ascent.distance())
-        if options.tol and sweep and distances[-2] - distances[-1] <= options.tol * distances[-2]:
+        if options.tol and not fresh and distances[-2] - distances[-1] <= options.tol * distances[-2]:
             converged = True
             break
     ascent.finish()

@@ -13,8 +13,10 @@ import yaml
 
 from onebasin.automatic import QUICK
 from onebasin.errors import BadRecipe
+from onebasin.landscape.curve import POINTS
+from onebasin.landscape.simplex import SIDE
 from onebasin.match import PRESETS
-from onebasin.recipes.recipe import VERBS, Aligning, Recipe
+from onebasin.recipes.recipe import VERBS, Aligning, Barrier, Merge, Recipe
 from onebasin.recipes.schema import convert, read_section, write_section
 from onebasin.tasks import on_files
 
@@ -47,6 +49,7 @@ def parse(document: Any, settings: Iterable[str] = (), *, base: Path = Path()) -
     kind = VERBS[_take(document, "verb", tuple(VERBS))]
     if issubclass(kind, Aligning):
         _spell_out_method(document)
+    _spell_out_number(document, kind)
     recipe = read_section(kind, _with_preset(document))
     return _placed(recipe, lambda name: _model(base, name), lambda name: str(base / Path(name).expanduser()))
 
@@ -101,6 +104,17 @@ def _spell_out_method(document: dict[str, Any]) -> None:
         document["learn"] = {**write_section(QUICK), **document["learn"]}
 
 
+def _spell_out_number(document: dict[str, Any], kind: type[Recipe]) -> None:
+    """The defaults that depend on how many models there are."""
+    count = len(models) if isinstance(models := document.get("models"), list) else 0
+    if issubclass(kind, Aligning) and count > 2:
+        document.setdefault("universe", {})
+    if kind is Merge and "weights" not in document and count:
+        document.setdefault(*("weight", 0.5) if count == 2 else ("weights", [1.0] * count))
+    if kind is Barrier and count in (2, 3):
+        document.setdefault("points", POINTS if count == 2 else SIDE)
+
+
 def _take(document: dict[str, Any], key: str, choices: tuple[Any, ...]) -> Any:
     if key not in document:
         expected, step = ", ".join(map(str, choices)), f"begin the recipe with {key}: {choices[0]}"
@@ -119,12 +133,15 @@ def _with_preset(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _placed(recipe: Recipe, model: Callable[[str], str], file: Callable[[str], str]) -> Recipe:
-    """The recipe with other names for its models, its file of data and its output."""
-    a, b = (replace(m, path=model(m.path)) for m in recipe.models)
+    """The recipe with other names for its models, its file of data, its universe and its output."""
+    models = tuple(replace(m, path=model(m.path)) for m in recipe.models)
     task = recipe.task and replace(recipe.task, data=on_files(recipe.task.data, file))
     out = recipe.write.out
     write = replace(recipe.write, out=None if out is None else file(out))
-    return replace(recipe, models=(a, b), task=task, write=write)  # type: ignore[arg-type]
+    placed = replace(recipe, models=models, task=task, write=write)  # type: ignore[arg-type]
+    if isinstance(placed, Aligning) and placed.universe is not None and placed.universe.folder is not None:
+        placed = replace(placed, universe=replace(placed.universe, folder=file(placed.universe.folder)))
+    return placed
 
 
 def _model(base: Path, name: str) -> str:

@@ -1,48 +1,99 @@
-"""The method that a recipe names, carried out: from two checked models to an aligned pair."""
+"""The method that a recipe names, carried out: from checked models to aligned ones."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onebasin.aligning import Aligned, align
+from onebasin.aligning import Aligned, align, match_forms
 from onebasin.automatic import PROBES, choose
+from onebasin.checkpoint import Checkpoint
 from onebasin.learn import Learned, LearnedMatching, Progress, aligned, learn
 from onebasin.recipes.plan import Plan, Tick
 from onebasin.recipes.recipe import Align, Merge
+from onebasin.recipes.sections import Gathering
 from onebasin.tasks import training
+from onebasin.universe import Universe, load_universe, match_universe
+from onebasin.universe.storage import facts, save_universe
+from onebasin.universe.universe import called
 
 HELD = 1000  # samples that learning holds back, at most
 BATCH = 64
 
 
-def find(plan: Plan, recipe: Align | Merge, state: Path, tick: Tick) -> tuple[Aligned, dict[str, Any]]:
-    """The aligned pair, and what there is to tell of how it was found.  Learning keeps its state in `state`."""
+@dataclass(frozen=True)
+class Found:
+    """The first model with each of the others, and what there is to tell of how they were aligned."""
+
+    aligned: tuple[Aligned, ...]
+    told: dict[str, Any]
+    universe: Universe | None = None
+
+    @property
+    def models(self) -> list[Checkpoint]:
+        """All models in one gauge."""
+        return [self.aligned[0].a, *(pair.b for pair in self.aligned)]
+
+    def save(self, folder: Path) -> None:
+        """Write the maps."""
+        if self.universe is None:
+            self.aligned[0].alignment.save(folder)
+        else:
+            save_universe(self.universe, folder)
+
+
+def find(plan: Plan, recipe: Align | Merge, state: Path, tick: Tick) -> Found:
+    """Align the models by the method of the recipe.  Learning keeps its state in `state`."""
+    if recipe.gathers:
+        universe = _gathered(plan, recipe, tick)
+        return Found(universe.aligned(), {"universe": facts(universe)}, universe)
+    a, b = plan.models
     if recipe.method in ("weight", "activation"):
-        return _matched(plan, recipe, recipe.method, tick), {}
+        return Found((_matched(plan, recipe, recipe.method, tick),), {})
     if recipe.method == "auto":
-        chosen = choose(plan.a, plan.b, plan.data, recipe.learn, device=plan.device, folder=state, tick=tick)
-        return chosen.aligned, {"why": chosen.why, "starts": chosen.midpoints, "learning": course(chosen.learned)}
+        chosen = choose(a, b, plan.data, recipe.learn, device=plan.device, folder=state, tick=tick)
+        told = {"why": chosen.why, "starts": chosen.midpoints, "learning": course(chosen.learned)}
+        return Found((chosen.aligned,), told)
     assert plan.data is not None
     start = None if recipe.start == "identity" else _matched(plan, recipe, str(recipe.start), tick).matched
     held = min(HELD, max(1, len(training(plan.data)) // 10))
     how = options(recipe, labelled=plan.data.labelled)
     found = learn(
-        plan.a, plan.b, start, plan.data, held, how, device=plan.device, folder=state,
+        a, b, start, plan.data, held, how, device=plan.device, folder=state,
         tick=lambda now: shown(now, tick),
     )  # fmt: skip
-    return aligned(plan.a, plan.b, found), {"start": recipe.start, "learning": course(found)}
+    return Found((aligned(a, b, found),), {"start": recipe.start, "learning": course(found)})
 
 
 def _matched(plan: Plan, recipe: Align | Merge, method: str, tick: Tick) -> Aligned:
+    a, b = plan.models
+    return align(a, b, **_how(plan, recipe, method), tick=tick)
+
+
+def _how(plan: Plan, recipe: Align | Merge, method: str) -> dict[str, Any]:
+    """The recipe's options of matching."""
     size, batches = recipe.task.batch_size if recipe.task else BATCH, None
     if plan.data is not None and method == "activation":
         batches = [inputs for inputs, _ in plan.data.first(min(len(plan.data), PROBES)).batches(size)]
-    return align(
-        plan.a, plan.b, method, weight=recipe.matching, activation=recipe.activation, batches=batches,
-        device=plan.device, tick=tick,
-    )  # fmt: skip
+    options = {"weight": recipe.matching, "activation": recipe.activation}
+    return {"method": method, "batches": batches, "device": plan.device, **options}
+
+
+def _gathered(plan: Plan, recipe: Align | Merge, tick: Tick) -> Universe:
+    """All models in one frame: found anew, or models added to a universe that is there."""
+    how = recipe.universe or Gathering()
+    match = partial(match_forms, **_how(plan, recipe, recipe.method))
+    if how.folder is None:
+        return match_universe(plan.models, match, rounds=how.rounds, tol=how.tol, tick=tick)
+    universe, others = load_universe(how.folder, plan.models)
+    known = [i for i in range(len(plan.models)) if i not in others]
+    for i in others:
+        tick(f"adding model {called(i)}")
+        universe = universe.add(plan.models[i], match)
+    places = [*known, *others]
+    return universe.ordered(*(places.index(i) for i in range(len(places))))
 
 
 def options(recipe: Align | Merge, *, labelled: bool) -> LearnedMatching:

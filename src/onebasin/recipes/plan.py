@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
-from onebasin.aligning import check_pair, in_one_gauge, same_form
+from onebasin.aligning import check_pair, in_one_gauge
 from onebasin.checkpoint import DTYPES, Checkpoint, check_output, shards
 from onebasin.errors import BadRecipe
 from onebasin.inspection import describe
-from onebasin.landscape import FactorPath, path_between, pick_device
+from onebasin.landscape import Simplex, path_between, pick_device
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
 from onebasin.report.card import name_of
 from onebasin.report.certificate import gauge_words
 from onebasin.tasks import Task, load_task
+from onebasin.universe import common_forms, load_universe
+from onebasin.universe.universe import called
 
 
 class Tick(Protocol):
@@ -32,11 +34,10 @@ def silent(step: str, done: float = 0, total: float = 0) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """Two checked models and the data; `writes` maps folders inside the output to bytes of weights."""
+    """Checked models and the data; `writes` maps folders inside the output to bytes of weights."""
 
     recipe: Recipe
-    a: Checkpoint
-    b: Checkpoint
+    models: tuple[Checkpoint, ...]
     data: Task | None
     device: torch.device
     gauge: str | None
@@ -48,7 +49,7 @@ class Plan:
         facts: dict[str, Any] = {
             "verb": recipe.verb,
             "models": [name_of(model.path) for model in recipe.models],
-            "class": self.a.spec.architecture,
+            "class": self.models[0].spec.architecture,
             "device": str(self.device),
             "task": None if self.data is None else {"name": self.data.name, **self.data.about},
             "out": recipe.write.out,
@@ -56,38 +57,48 @@ class Plan:
         if isinstance(recipe, Barrier):
             return {**facts, "path": recipe.path, "points": recipe.points}
         return {**facts, "method": recipe.method, "gauge": self.gauge, "writes": dict(self.writes),
-                "memory": describe(self.a)["memory"]["align"]}  # fmt: skip
+                "memory": describe(self.models[0])["memory"]["align"]}  # fmt: skip
 
 
 def prepare(recipe: Recipe, tick: Tick = silent) -> Plan:
     """Check all inputs of a run, the output folder included.  Writes nothing."""
     device = pick_device(recipe.device)
     _check_out(recipe, 0)
-    a, b = (Checkpoint.open(model.path, model.revision) for model in recipe.models)
-    check_pair(a, b)
+    models = tuple(Checkpoint.open(model.path, model.revision) for model in recipe.models)
+    for i, model in enumerate(models[1:], 1):
+        check_pair(models[0], model, called(i))
     task = recipe.task
-    data = load_task(task.data, a, b, samples=task.samples, length=task.length) if task else None
-    for end in (a, b):
-        end.check_values(lambda done, total: tick("checking that every number is finite", done, total))
+    data = load_task(task.data, *models, samples=task.samples, length=task.length) if task else None
+    for model in models:
+        model.check_values(lambda done, total: tick("checking that every number is finite", done, total))
     if isinstance(recipe, Barrier):
-        path_between(recipe.path, a, b)
-        return Plan(recipe, a, b, data, device, None, {})
+        if len(models) == 2:
+            path_between(recipe.path, *models)
+        else:
+            Simplex(models)
+        return Plan(recipe, models, data, device, None, {})
+    if recipe.universe is not None and recipe.universe.folder is not None:
+        load_universe(recipe.universe.folder, models)
     tick("what will be written")
-    first, second, reason = in_one_gauge(a, *same_form(a, b))
-    code = dtype_code(recipe.write.dtype)
-    planned = {x: part.planned(code) for x, part in parts_of(recipe, first, second, reason).items()}
+    first, *others = common_forms(models)
+    found = [in_one_gauge(models[0], first, other) for other in others]
+    reason, code = found[0][2], dtype_code(recipe.write.dtype)
+    parts = parts_of(recipe, [found[0][0], *(second for _, second, _ in found)], reason)
+    planned = {x: part.planned(code) for x, part in parts.items()}
     for tensors in planned.values():
         shards(tensors, recipe.write.max_shard_size)
     writes = {folder: sum(tensor.nbytes for tensor in tensors) for folder, tensors in planned.items()}
     _check_out(recipe, sum(writes.values()))
-    return Plan(recipe, a, b, data, device, gauge_words(reason), writes)
+    return Plan(recipe, models, data, device, gauge_words(reason), writes)
 
 
-def parts_of(recipe: Align | Merge, a: Checkpoint, b: Checkpoint, reason: str | None) -> dict[str, Checkpoint]:
-    """Folder inside the output -> checkpoint, for two models in one gauge; `reason` is why that is not A's own."""
+def parts_of(recipe: Align | Merge, models: Sequence[Checkpoint], reason: str | None) -> dict[str, Checkpoint]:
+    """Folder inside the output -> checkpoint, for models in one gauge; `reason` is why that is not A's own."""
     if isinstance(recipe, Merge):
-        return {"": FactorPath(a, b).at(recipe.weight)}
-    return {"": b} if reason is None else {"a": a, "b": b}
+        return {"": Simplex(models).at(recipe.shares)}
+    if reason is None and len(models) == 2:
+        return {"": models[1]}
+    return {called(i).lower(): model for i, model in enumerate(models) if i or reason is not None}
 
 
 def dtype_code(name: str | None) -> str | None:

@@ -2,63 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from onebasin.errors import BadRecipe
 from onebasin.learn import LearnedMatching
 from onebasin.match import ActivationMatching, WeightMatching
 from onebasin.recipes.schema import within
+from onebasin.recipes.sections import Folder, Gathering, Model, Task, Write, WriteAligned, check_models
 
 Method = Literal["weight", "activation", "learned", "dual", "soft", "auto"]
 Start = Literal["weight", "activation", "identity"]
 Device = Literal["auto", "cpu", "cuda"]
-Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 
-
-@dataclass(frozen=True)
-class Model:
-    """A checkpoint folder, or a Hub id with a branch, tag or commit."""
-
-    path: str
-    revision: str | None = None
-
-
-@dataclass(frozen=True)
-class Task:
-    """Data as `load_task` names them; as many samples as there are when no number is given."""
-
-    data: str
-    samples: int | None = None
-    length: int | None = None
-    batch_size: int = 64
-
-    def __post_init__(self) -> None:
-        within("task.batch_size", self.batch_size, 1)
-
-
-@dataclass(frozen=True)
-class Folder:
-    """Where results go."""
-
-    out: str | None = None
-
-
-@dataclass(frozen=True)
-class Write(Folder):
-    """How a checkpoint is written: by default in the dtypes of the inputs."""
-
-    dtype: Dtype | None = None
-    max_shard_size: str = "5GB"
-
-
-@dataclass(frozen=True)
-class WriteAligned(Write):
-    """`mergekit` adds a recipe of that tool for the average."""
-
-    mergekit: bool = False
-
-
+TOGETHER = ("weight", "activation")  # methods that bring more than two models together
 SECTIONS = ("start", "matching", "activation", "learn", "task")
 USED: dict[str, tuple[str, ...]] = {  # method -> the sections that it looks at
     "weight": ("matching",),
@@ -72,22 +29,30 @@ USED: dict[str, tuple[str, ...]] = {  # method -> the sections that it looks at
 
 @dataclass(frozen=True)
 class Aligning:
-    """Two models, and how the second is brought into the basis of the first.
+    """Two models or more, and how the others are brought into the basis of the first.
 
     `matching` are the options of weight matching, `activation` those of activation matching; `start` is what learning
-    begins with, and `learn` are its options.
+    begins with, and `learn` are its options; `universe` is for more than two models.
     """
 
-    models: tuple[Model, Model]
+    models: tuple[Model, ...]
     method: Method = "weight"
     start: Start | None = None
     matching: WeightMatching | None = None
     activation: ActivationMatching | None = None
     learn: LearnedMatching | None = None
+    universe: Gathering | None = None
     task: Task | None = None
     device: Device = "auto"
 
+    @property
+    def gathers(self) -> bool:
+        """Whether the models come together in a universe."""
+        return len(self.models) > 2 or self.universe is not None
+
     def __post_init__(self) -> None:
+        check_models(self.models)
+        self._check_universe()
         if self.task is None and self.method not in ("weight", "auto"):
             step = "give the data: --task, or task.data in the recipe"
             raise BadRecipe("task is missing", expected=f"inputs for the method {self.method}", next_step=step)
@@ -96,42 +61,85 @@ class Aligning:
                 step = "leave it out, or choose another method"
                 raise BadRecipe(f"{section} is of no use to the method {self.method}", next_step=step)
 
+    def _check_universe(self) -> None:
+        if self.universe is not None and len(self.models) == 2 and self.universe.folder is None:
+            raise BadRecipe("universe is of no use to two models", next_step="leave it out, or give more models")
+        if self.gathers and self.method not in TOGETHER:
+            raise BadRecipe(
+                f"the method {self.method} does not yet take more than two models",
+                expected=" or ".join(TOGETHER),
+                found=f"{len(self.models)} models",
+                next_step=f"use one of these, or give two models to {self.method}",
+            )
+
 
 @dataclass(frozen=True)
 class Align(Aligning):
-    """B in the basis of A."""
+    """All other models in the basis of A."""
 
     verb: ClassVar[str] = "align"
-    write: WriteAligned = WriteAligned()
+    write: WriteAligned = field(default_factory=WriteAligned)
 
 
 @dataclass(frozen=True)
 class Merge(Aligning):
-    """(1 − weight) A + weight B in the basis of A."""
+    """Σ λ_m π_m(θ_m) in the basis of A.
+
+    `weights` has one number for each model, and the shares λ are these divided by their sum; of two models `weight`,
+    the share of B, says the same.
+    """
 
     verb: ClassVar[str] = "merge"
-    weight: float = 0.5
-    write: Write = Write()
+    weight: float | None = None
+    weights: tuple[float, ...] | None = None
+    write: Write = field(default_factory=Write)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        within("weight", self.weight, 0, 1)
+        if self.weight is not None:
+            within("weight", self.weight, 0, 1)
+        if self.weight is not None and (self.weights is not None or len(self.models) > 2):
+            step = "write weights, with one number for each model"
+            raise BadRecipe("weight is the share of B, of two models", found=self.weight, next_step=step)
+        weights = self.weights or (1.0,)
+        if min(weights) < 0 or sum(weights) <= 0 or (self.weights and len(weights) != len(self.models)):
+            expected = f"{len(self.models)} numbers, none below 0 and not all 0"
+            raise BadRecipe("weights do not fit the models", expected=expected, found=weights, next_step="correct them")
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """λ: the share of every model in the average."""
+        if self.weight is not None:
+            return 1 - self.weight, self.weight
+        weights = self.weights or (1.0,) * len(self.models)
+        return tuple(weight / sum(weights) for weight in weights)
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """Loss and metric on the path between A and B as they are."""
+    """Loss and metric on the path between A and B, or on the simplex of more models, as they are.
+
+    `points` are those on the path, or of three models on a side of the triangle, both ends included.
+    """
 
     verb: ClassVar[str] = "barrier"
-    models: tuple[Model, Model]
+    models: tuple[Model, ...]
     task: Task
     path: Literal["factor", "circuit"] = "factor"
-    points: int = 11
+    points: int | None = None
     device: Device = "auto"
-    write: Folder = Folder()
+    write: Folder = field(default_factory=Folder)
 
     def __post_init__(self) -> None:
-        within("points", self.points, 2)
+        check_models(self.models)
+        if self.points is not None:
+            within("points", self.points, 2)
+        if self.points is not None and len(self.models) > 3:
+            step = "leave it out: vertices, middles of all pairs and the centre are measured"
+            raise BadRecipe("points is of no use to more than three models", next_step=step)
+        if self.path == "circuit" and len(self.models) > 2:
+            step = "use the factor path, or measure two models"
+            raise BadRecipe("the circuit path is one between two models", found=len(self.models), next_step=step)
 
 
 Recipe = Align | Merge | Barrier

@@ -12,23 +12,26 @@ from typing import Any
 import yaml
 
 from onebasin import __version__
-from onebasin.aligning import Aligned
 from onebasin.checkpoint import whole_folder
 from onebasin.errors import BadOutput
-from onebasin.landscape import measure, path_between
+from onebasin.landscape import Curve, Simplex, Surface, measure, measure_simplex, path_between
+from onebasin.landscape.curve import POINTS
+from onebasin.landscape.simplex import grid
 from onebasin.recipes.document import plain
-from onebasin.recipes.methods import find
+from onebasin.recipes.methods import Found, find
 from onebasin.recipes.notes import noted
 from onebasin.recipes.plan import Plan, Tick, dtype_code, parts_of, prepare, silent
-from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
+from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
+from onebasin.recipes.sections import Model
 from onebasin.report import plot
-from onebasin.report.card import model_card, name_of
+from onebasin.report.card import aligned_text, merged_text, model_card, name_of
 from onebasin.report.certificate import certificate
 from onebasin.report.mergekit import linear_merge
+from onebasin.report.ternary import ternary
 
 
 def run(recipe: Recipe, tick: Tick = silent, *, resume: bool = False) -> dict[str, Any]:
-    """Check, align or measure, write.  Returns the certificate, or the curve with its barrier.
+    """Check, align or measure, write.  Returns the certificate, or the curve or surface with its barrier.
 
     `resume` goes on with learning that was interrupted: its state lies beside the output folder until that is written.
     """
@@ -48,51 +51,54 @@ def run(recipe: Recipe, tick: Tick = silent, *, resume: bool = False) -> dict[st
 
 
 def _align(plan: Plan, recipe: Align | Merge, state: Path, notes: list[str], tick: Tick) -> dict[str, Any]:
-    found, told = find(plan, recipe, state, tick)
+    found = find(plan, recipe, state, tick)
     tick("certificate")
     report = {
         "method": recipe.method,
-        **told,
+        **found.told,
         "inputs": None if plan.data is None else dict(plan.data.about),
         "device": str(plan.device),
-        **({"weight_of_b": recipe.weight} if isinstance(recipe, Merge) else {}),
-        **certificate(plan.b, found),
+        **({"weights": list(recipe.shares)} if isinstance(recipe, Merge) else {}),
+        **_certified(plan, found),
         "warnings": list(notes),
     }
     _write(plan, recipe, found, report, tick)
     return report
 
 
-def _write(plan: Plan, recipe: Align | Merge, found: Aligned, report: dict[str, Any], tick: Tick) -> None:
-    out, write, parts = Path(str(recipe.write.out)), recipe.write, parts_of(recipe, found.a, found.b, found.reason)
+def _certified(plan: Plan, found: Found) -> dict[str, Any]:
+    """The certificate of the aligned model, or of all of them where there are more than one."""
+    each = [certificate(model, pair) for model, pair in zip(plan.models[1:], found.aligned, strict=True)]
+    if len(each) == 1:
+        return each[0]
+    names = [name_of(model.path) for model in plan.recipe.models[1:]]
+    return {"gauge": each[0]["gauge"], "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
+
+
+def _write(plan: Plan, recipe: Align | Merge, found: Found, report: dict[str, Any], tick: Tick) -> None:
+    out, write, reason = Path(str(recipe.write.out)), recipe.write, found.aligned[0].reason
+    parts = parts_of(recipe, found.models, reason)
     with whole_folder(out) as partial:
         for folder, part in parts.items():
             part.save(
                 partial / folder, dtype=dtype_code(write.dtype), max_shard_size=write.max_shard_size,
                 progress=lambda done, total: tick("writing", done, total),
             )  # fmt: skip
-        found.alignment.save(partial)
+        found.save(partial)
         (partial / "certificate.json").write_text(json.dumps(report, indent=2) + "\n")
         (partial / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
         (partial / "README.md").write_text(_card(recipe), encoding="utf-8")
         if isinstance(recipe, Align) and recipe.write.mergekit:
-            both = [_address(recipe.models[0]), str(out.resolve())]
-            canonical = [str(out.resolve() / folder) for folder in parts]
-            text = linear_merge(both if found.reason is None else canonical)
+            folders = [str(out.resolve() / folder) for folder in parts]
+            text = linear_merge([_address(recipe.models[0]), *folders] if reason is None else folders)
             (partial / "mergekit.yaml").write_text(text, encoding="utf-8")
 
 
 def _card(recipe: Align | Merge) -> str:
-    a, b = (name_of(model.path) for model in recipe.models)
+    names = [name_of(model.path) for model in recipe.models]
     if isinstance(recipe, Align):
-        kept = "close to that" if recipe.method == "soft" else "that"
-        text = (
-            f"{b} in the basis of {a}, by onebasin (method: {recipe.method}). The function is {kept} of the original."
-        )
-        return model_card("Aligned model", a, b, text)
-    shares = f"{1 - recipe.weight:g} of {a} and {recipe.weight:g} of {b}"
-    text = f"{shares}, aligned and averaged by onebasin (method: {recipe.method})."
-    return model_card("Merged model", a, b, text)
+        return model_card("Aligned model", names, aligned_text(names, recipe.method))
+    return model_card("Merged model", names, merged_text(names, recipe.shares, recipe.method))
 
 
 def _address(model: Model) -> str:
@@ -103,32 +109,51 @@ def _address(model: Model) -> str:
 
 
 def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[str, Any]:
-    assert plan.data is not None
-    route, done = path_between(recipe.path, plan.a, plan.b), count(1)
-    tick("measuring", 0, recipe.points)
-    curve = measure(
-        route, plan.data, recipe.points, batch_size=recipe.task.batch_size, device=plan.device,
-        tick=lambda weight: tick(f"measured λ = {weight:.2g}", next(done), recipe.points),
-    )  # fmt: skip
     out = Path(recipe.write.out) if recipe.write.out is not None else None
-    a, b = (name_of(model.path) for model in recipe.models)
-    report = {"a": a, "b": b, **curve.as_dict(), "warnings": list(notes), "recipe": recorded(plan, out or Path())}
+    names = [name_of(model.path) for model in recipe.models]
+    found = _curve(plan, recipe, tick) if len(names) == 2 else _surface(plan, recipe, tick)
+    called = {"a": names[0], "b": names[1]} if len(names) == 2 else {"models": names}
+    report = {**called, **found.as_dict(), "warnings": list(notes), "recipe": recorded(plan, out or Path())}
     if out is not None:
         with whole_folder(out) as folder:
             text = json.dumps({"onebasin": __version__, **report}, indent=2)
             (folder / "barrier.json").write_text(text + "\n", encoding="utf-8")
             (folder / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
-            plot({f"{a} to {b}, {curve.path} path": curve}, folder / "barrier.svg")
+            if isinstance(found, Curve):
+                plot({f"{names[0]} to {names[1]}, {found.path} path": found}, folder / "barrier.svg")
+            elif len(names) == 3:
+                (folder / "barrier.svg").write_text(ternary(report), encoding="utf-8")
     return report
+
+
+def _curve(plan: Plan, recipe: Barrier, tick: Tick) -> Curve:
+    assert plan.data is not None
+    a, b = plan.models
+    points, done = recipe.points or POINTS, count(1)
+    tick("measuring", 0, points)
+    return measure(
+        path_between(recipe.path, a, b), plan.data, points, batch_size=recipe.task.batch_size, device=plan.device,
+        tick=lambda weight: tick(f"measured λ = {weight:.2g}", next(done), points),
+    )  # fmt: skip
+
+
+def _surface(plan: Plan, recipe: Barrier, tick: Tick) -> Surface:
+    assert plan.data is not None
+    total, done = len(grid(len(plan.models), recipe.points)), count(1)
+    tick("measuring", 0, total)
+    return measure_simplex(
+        Simplex(plan.models), plan.data, recipe.points, batch_size=recipe.task.batch_size, device=plan.device,
+        tick=lambda point: tick("measured", next(done), total),
+    )  # fmt: skip
 
 
 def recorded(plan: Plan, folder: Path) -> dict[str, Any]:
     """The recipe as a document in `folder`, with the commits that Hub ids stood for."""
-    a, b = (
+    models = tuple(
         model if Path(model.path).is_dir() else replace(model, revision=end.store.folder.name)
-        for model, end in zip(plan.recipe.models, (plan.a, plan.b), strict=True)
+        for model, end in zip(plan.recipe.models, plan.models, strict=True)
     )
-    return plain(replace(plan.recipe, models=(a, b)), folder)
+    return plain(replace(plan.recipe, models=models), folder)
 
 
 def recipe_text(plan: Plan, folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -11,13 +12,34 @@ def name_of(source: str) -> str:
     return folder.resolve().name if folder.is_dir() else source
 
 
-def model_card(title: str, a: str, b: str, text: str) -> str:
-    """Markdown with the metadata that the Hub reads; `a` and `b` as `name_of` calls them."""
+def aligned_text(names: Sequence[str], method: str) -> str:
+    """What an aligned model is."""
+    kept = "close to that" if method == "soft" else "that"
+    return (
+        f"{listed(names[1:])} in the basis of {names[0]}, by onebasin (method: {method}). "
+        f"The function is {kept} of the original."
+    )
+
+
+def merged_text(names: Sequence[str], shares: Sequence[float], method: str) -> str:
+    """What a merged model is made of."""
+    parts = listed([f"{share:.4g} of {name}" for name, share in zip(names, shares, strict=True)])
+    return f"{parts}, aligned and averaged by onebasin (method: {method})."
+
+
+def listed(words: Sequence[str]) -> str:
+    """One, two and three."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def model_card(title: str, names: Sequence[str], text: str) -> str:
+    """Markdown with the metadata that the Hub reads; `names` of the models as `name_of` calls them."""
+    bases = "\n".join(f"- {name}" for name in names)
+    maps = "`alignment.safetensors` and `alignment.json` hold its maps" if len(names) == 2 else "`universe` its maps"
     return f"""---
 library_name: transformers
 base_model:
-- {a}
-- {b}
+{bases}
 base_model_relation: merge
 tags:
 - merge
@@ -28,6 +50,6 @@ tags:
 
 {text}
 
-`certificate.json` says how exact the alignment is; `alignment.safetensors` and `alignment.json` hold its maps;
+`certificate.json` says how exact the alignment is; {maps};
 `onebasin run recipe.yaml -o OUT` makes the model again.
 """

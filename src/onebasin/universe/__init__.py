@@ -1,0 +1,7 @@
+"""Any number of models in one common frame."""
+
+from onebasin.universe.matching import match_universe
+from onebasin.universe.storage import load_universe, save_universe
+from onebasin.universe.universe import Universe, common_forms
+
+__all__ = ["Universe", "common_forms", "load_universe", "match_universe", "save_universe"]

@@ -1,0 +1,79 @@
+"""Universes on disk: a folder `universe` with numbers in `universe.json` and an alignment in a folder for each model.
+
+A model is known again by its numbers, wherever its folder lies and whatever it is called.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from onebasin.alignment import Alignment
+from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.folder import read_json_object
+from onebasin.errors import BadCheckpoint, Incompatible
+from onebasin.universe.universe import Universe, common_forms
+
+FOLDER, SIDECAR, FORMAT = "universe", "universe.json", "onebasin universe 1"
+
+
+def digest(model: Checkpoint) -> str:
+    """A hash of all numbers of a model, with their names and shapes."""
+    known = hashlib.sha256()
+    for name in model:
+        tensor = model[name].contiguous()
+        known.update(f"{name} {tuple(tensor.shape)}".encode())
+        known.update(tensor.numpy().data)
+    return known.hexdigest()
+
+
+def facts(universe: Universe) -> dict[str, Any]:
+    """How a universe came about, as plain data."""
+    return {
+        "rounds": len(universe.objective) - 1,
+        "objective": list(universe.objective),
+        "settled": universe.settled,
+        "alignments_made": universe.matches,
+    }
+
+
+def save_universe(universe: Universe, out: str | Path) -> None:
+    """Write every model's alignment, and what the models and the numbers are, into `out`/universe."""
+    folder = Path(out) / FOLDER
+    for i, alignment in enumerate(universe.alignments):
+        alignment.save(folder / str(i))
+    document = {"format": FORMAT, "models": [digest(model) for model in universe.models], **facts(universe)}
+    (folder / SIDECAR).write_text(json.dumps(document, indent=2) + "\n")
+
+
+def load_universe(out: str | Path, models: Sequence[Checkpoint]) -> tuple[Universe, list[int]]:
+    """(The universe of those of `models` that `out` knows, in the order given; the places of the others)."""
+    folder = Path(out) / FOLDER
+    document = read_json_object(folder / SIDECAR)
+    stored = document.get("models")
+    if document.get("format") != FORMAT or not isinstance(stored, list):
+        raise BadCheckpoint(
+            f"{folder / SIDECAR} is not a universe that this version understands",
+            expected=FORMAT,
+            found=document.get("format"),
+            next_step="give an output for three models or more",
+        )
+    found = [digest(model) for model in models]
+    known = [i for i, own in enumerate(found) if own in stored]
+    if len(known) < 2:
+        raise Incompatible(
+            "The universe knows too few of these models",
+            expected=f"2 or more of its {len(stored)} models, with the numbers they had",
+            found=f"{len(known)} of {len(models)}",
+            next_step="give the models it was made of, and those to be added",
+        )
+    members = [models[i] for i in known]
+    alignments = tuple(Alignment.load(folder / str(stored.index(found[i]))) for i in known)
+    forms = common_forms(members)
+    for form, alignment in zip(forms, alignments, strict=True):
+        alignment.check(form.spec)
+    universe = Universe(tuple(members), forms, alignments)
+    return universe.ordered(*range(len(known))), [i for i in range(len(models)) if i not in known]
