@@ -38,10 +38,10 @@ HELD = {"vit": 2000, "gpt2": 200, "llama": 200, "bert": 2000}
 ADAMW = "vit-cifar10-adamw"
 EPOCH = 375  # batches of 128 in the 48,000 images that are left of CIFAR-10
 
-IMAGES = {"batch": 128, "augment": True, "steps": 10 * EPOCH, "lr": 3e-3, "eval_every": EPOCH // 2}
+IMAGES = {"batch": 128, "augment": True, "steps": 8 * EPOCH, "lr": 3e-3, "eval_every": EPOCH // 2}
 SHORT = {**IMAGES, "steps": 2 * EPOCH}
-ADAM = {"batch": 64, "steps": 5000, "lr": 1e-2, "eval_every": 250}
-LANGUAGE = {**ADAM, "optimizer": "muon", "lr": 3e-2, "two_sided": True}
+ADAM = {"batch": 64, "steps": 2500, "lr": 1e-2, "eval_every": 250}
+LANGUAGE = {**ADAM, "steps": 4000, "optimizer": "muon", "lr": 3e-2, "two_sided": True}
 TEXTS = {"batch": 128, "steps": 1000, "lr": 3e-3, "eval_every": 100}
 SCALED = ("residual", "qk", "ov", "units")  # gated units have scales
 EVERYTHING = ("residual", "qk", "ov", "heads", "units")
@@ -58,11 +58,11 @@ EXPERIMENTS: dict[str, dict[str, Row]] = {
     "vit-adamw": {"factor path": (ADAMW, "activation", IMAGES)},
     "gpt2": {
         "factor path": ("gpt2-wikitext2", "activation", LANGUAGE),
-        "one-sided, AdamW": ("gpt2-wikitext2", "activation", ADAM),
+        "one-sided, AdamW, 2,500 steps": ("gpt2-wikitext2", "activation", ADAM),
     },
     "llama": {
         "factor path": ("llama-wikitext2", "activation", {**LANGUAGE, "learn": SCALED}),
-        "one-sided, AdamW": ("llama-wikitext2", "activation", {**ADAM, "learn": SCALED}),
+        "one-sided, AdamW, 2,500 steps": ("llama-wikitext2", "activation", {**ADAM, "learn": SCALED}),
     },
     "bert": {
         "factor path": ("bert-agnews", "activation", TEXTS),
