@@ -24,7 +24,9 @@ from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
 from onebasin.report import plot
 from onebasin.report.card import model_card, name_of
 from onebasin.report.certificate import certificate
+from onebasin.report.html import write_report
 from onebasin.report.mergekit import linear_merge
+from onebasin.report.versions import versions
 
 
 def run(recipe: Recipe, tick: Tick = silent, *, resume: bool = False) -> dict[str, Any]:
@@ -51,6 +53,8 @@ def _align(plan: Plan, recipe: Align | Merge, state: Path, notes: list[str], tic
     found, told = find(plan, recipe, state, tick)
     tick("certificate")
     report = {
+        "verb": recipe.verb,
+        "models": [name_of(model.path) for model in recipe.models],
         "method": recipe.method,
         **told,
         "inputs": None if plan.data is None else dict(plan.data.about),
@@ -80,6 +84,7 @@ def _write(plan: Plan, recipe: Align | Merge, found: Aligned, report: dict[str, 
             canonical = [str(out.resolve() / folder) for folder in parts]
             text = linear_merge(both if found.reason is None else canonical)
             (partial / "mergekit.yaml").write_text(text, encoding="utf-8")
+        write_report(partial)
 
 
 def _card(recipe: Align | Merge) -> str:
@@ -112,13 +117,15 @@ def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[
     )  # fmt: skip
     out = Path(recipe.write.out) if recipe.write.out is not None else None
     a, b = (name_of(model.path) for model in recipe.models)
-    report = {"a": a, "b": b, **curve.as_dict(), "warnings": list(notes), "recipe": recorded(plan, out or Path())}
+    report = {"a": a, "b": b, **curve.as_dict(), "warnings": list(notes), "versions": versions(),
+              "recipe": recorded(plan, out or Path())}  # fmt: skip
     if out is not None:
         with whole_folder(out) as folder:
             text = json.dumps({"onebasin": __version__, **report}, indent=2)
             (folder / "barrier.json").write_text(text + "\n", encoding="utf-8")
             (folder / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
             plot({f"{a} to {b}, {curve.path} path": curve}, folder / "barrier.svg")
+            write_report(folder)
     return report
 
 
