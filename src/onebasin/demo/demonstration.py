@@ -98,7 +98,7 @@ def conclusion(report: dict[str, Any]) -> str:
     plain, learned = (f"{shown(rows[method]['midpoint'], report['metric'])}" for method in (PLAIN, LEARNED))
     ends = shown(rows[PLAIN]["ends"], report["metric"])
     return (
-        f"Two models from different seeds reach {ends} each; averaged as they are, {plain}; "
-        f"averaged after learned alignment, {learned}, with a loss barrier of {rows[LEARNED]['barrier']:.2f} "
+        f"Two models trained from different seeds reach {ends}; their plain average {plain}; "
+        f"their average after learned alignment {learned}, with a loss barrier of {rows[LEARNED]['barrier']:.2f} "
         f"instead of {rows[PLAIN]['barrier']:.2f}."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -23,13 +24,29 @@ WARMUP = 0.15  # the share of the steps in which the learning rate rises
 
 def train_pair(variant: Variant, folders: dict[int, Path], tick: Callable[[str, float, float], None]) -> None:
     """One model for each seed, with its own first weights and its own order of the same data, saved in its folder."""
-    data = training_data(variant)
+    with no_bars():
+        data = training_data(variant)
     for seed, folder in folders.items():
         torch.manual_seed(seed)
         model, name = variant.fresh(), f"training {folder.name}"
         for step, loss in enumerate(losses(model, data, variant, seed), 1):
             tick(f"{name}, loss {loss:.2f}" if step % 10 == 0 else name, step, variant.steps)
-        model.save_pretrained(folder)
+        with no_bars():
+            model.save_pretrained(folder)
+
+
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """Without the progress bars of transformers, which would break into the one of the demo."""
+    from transformers.utils import logging
+
+    enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            logging.enable_progress_bar()
 
 
 def training_data(variant: Variant) -> Training:

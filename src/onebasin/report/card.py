@@ -28,6 +28,6 @@ tags:
 
 {text}
 
-`certificate.json` says how exact the alignment is; `alignment.safetensors` and `alignment.json` hold its maps;
-`onebasin run recipe.yaml -o OUT` makes the model again.
+`certificate.json` says how exact the alignment is, and `report.html` shows it; `alignment.safetensors` and
+`alignment.json` hold its maps; `onebasin run recipe.yaml -o OUT` makes the model again.
 """

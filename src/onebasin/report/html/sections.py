@@ -52,30 +52,30 @@ def methods(facts: Facts) -> Markup:
 
 def curves(found: Mapping[str, Data]) -> Markup:
     """Loss and metric over λ for every curve, and the points behind them."""
-    metric = metric_of(next(iter(found.values())))
-    losses, metrics = (
-        {name: list(zip(curve["weights"], map(value, curve["points"]), strict=True)) for name, curve in found.items()}
-        for value in (lambda point: point["loss"], lambda point: point["metrics"][metric])
-    )
-    highest = max(found.values(), key=lambda curve: curve["barrier"]["loss"])
-    names = [f"{name}: barrier {curve['barrier']['loss']:.3f}" for name, curve in found.items()]
     first = next(iter(found.values()))
-    split = f", split {first['task']['split']}" if "split" in first["task"] else ""
-    ends = first["ends"]["a"]["samples"]
-    note = f"{first['task']['name']}{split}, {ends:,} samples, {len(first['weights'])} points, {first['path']} path."
-    about = "λ, share of B"
+    metric, name, about = metric_of(first), metric_of(first).replace("_", " "), "λ, share of B"
+    scale, unit = (100, " (%)") if metric == "accuracy" else (1, "")
+    losses = {name: on_path(curve, [point["loss"] for point in curve["points"]]) for name, curve in found.items()}
+    metrics = {
+        name: on_path(curve, [scale * point["metrics"][metric] for point in curve["points"]])
+        for name, curve in found.items()
+    }
+    highest = rise(max(found.values(), key=lambda curve: curve["barrier"]["loss"]))
+    loss = line_chart(losses, about, "loss (nats)", chords=True, marks=SHARES, rise=highest)
+    other = line_chart(metrics, about, f"{name}{unit}", chords=True, marks=SHARES)
+    task, samples = first["task"], first["ends"]["a"]["samples"]
+    split = f", split {task['split']}" if "split" in task else ""
+    note = f"{task['name']}{split}, {samples:,} samples, {len(first['weights'])} points, {first['path']} path."
     return join(
-        tag(
-            "div",
-            chart("Loss (nats)", line_chart(losses, about, "loss", chords=True, marks=SHARES, rise=rise(highest))),
-            chart(metric.replace("_", " ").capitalize(),
-                  line_chart(metrics, about, metric.replace("_", " "), chords=True, marks=SHARES)),
-            class_="charts",
-        ),
-        legend(names),
-        tag("p", note, " Large dots are the models themselves; dashed lines join them.", class_="note"),
+        tag("div", chart("Loss", loss), chart(name.capitalize(), other), class_="charts"),
+        legend([f"{name}: barrier {curve['barrier']['loss']:.3f}" for name, curve in found.items()]),
+        tag("p", note, " Circles are the models themselves; dashed lines join them.", class_="note"),
         tag("details", tag("summary", "All points"), *(points(name, curve) for name, curve in found.items())),
-    )  # fmt: skip
+    )
+
+
+def on_path(curve: Data, values: list[float]) -> list[tuple[float, float]]:
+    return list(zip(curve["weights"], values, strict=True))
 
 
 def rise(curve: Data) -> Rise | None:
@@ -97,7 +97,7 @@ def points(name: str, curve: Data) -> Markup:
 
 
 def simplex(surface: Data) -> Markup:
-    from onebasin.report.ternary import ternary  # type: ignore[import-not-found]
+    from onebasin.report.ternary import ternary  # type: ignore[import-not-found, unused-ignore]
 
     return tag("div", Markup(ternary(surface)), class_="charts")
 
@@ -126,13 +126,9 @@ def learning(course: Data) -> Markup:
     )
 
 
-def heads(found: Mapping[str, list[list[int]]]) -> Markup:
-    figures = [
-        permutation_matrix(index, f"{space}, group {i}" if len(rows) > 1 else space)
-        for space, rows in found.items()
-        for i, index in enumerate(rows)
-    ]
+def heads(found: Mapping[str, list[int]]) -> Markup:
     note = "A row is a head of A; the filled square in it is the head of B that took its place."
+    figures = [permutation_matrix(places, space) for space, places in found.items()]
     return join(tag("div", *figures, class_="matrices"), tag("p", note, class_="note"))
 
 
@@ -157,7 +153,7 @@ def proof(certificate: Data) -> Markup:
         ["orthogonality error", f"{certificate['orthogonality_error']:.1e}"],
     ]
     return join(
-        tag("p", kept(certificate)),
+        tag("p", f"Method {certificate['method']}. {kept(certificate)}"),
         table(["outputs, aligned B against B", "largest difference", "rounding alone"], rows),
         table(["what was done", ""], more),
     )
