@@ -42,6 +42,7 @@ def demonstrate(variant: Variant, out: Path, tick: Tick = silent) -> dict[str, A
         merge(folder / "a", folder / LEARNED, folder / "merged")
         report = {
             "task": variant.name,
+            "command": f"onebasin demo --task {variant.name}{' --quick' if variant.quick else ''} -o AGAIN",
             "models": variant.shown,
             "data": {"train": variant.train, "test": variant.test},
             "steps": variant.steps,

@@ -32,12 +32,13 @@ class Variant:
     auto: dict[str, Any] = field(default_factory=dict)
     lr: float = 3e-3
     weight_decay: float = 0.1
+    quick: bool = False
 
     def shorter(self, steps: int, learn: int, auto: int, samples: int) -> Variant:
         """Fewer steps of training and learning, fewer samples to measure on."""
         return replace(
             self, steps=steps, learn={**self.learn, "steps": learn}, auto={**self.auto, "steps": auto},
-            test={**self.test, "samples": samples}, made_up=self.made_up // 2,
+            test={**self.test, "samples": samples}, made_up=self.made_up // 2, quick=True,
         )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ Data = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Facts:
-    """`curves` are the paths that were measured, by name; `rows` compare methods; `certificate` is of an aligned model.
+    """`curves` are the paths that were measured, by name; `certificate` is that of an aligned model.
 
     `surface` is the loss over the triangle of three models, and `recipe` the text of the recipe.
     """
@@ -21,7 +21,6 @@ class Facts:
     verb: str
     names: Sequence[str]
     curves: Mapping[str, Data] = field(default_factory=dict)
-    rows: Sequence[Data] = ()
     demo: Data | None = None
     certificate: Data | None = None
     surface: Data | None = None
@@ -38,7 +37,7 @@ def read_facts(folder: Path) -> Facts:
         demo = _read(folder / "demo.json")
         last = _read(folder / demo["rows"][-1]["method"] / "certificate.json")
         curves = {row["method"]: row["curve"] for row in demo["rows"]}
-        return Facts("demo", ["a", "b"], curves, demo["rows"], demo, last, versions=demo["versions"])
+        return Facts("demo", ["a", "b"], curves, demo, last, versions=demo["versions"])
     if (folder / "barrier.json").is_file():
         curve = _read(folder / "barrier.json")
         shared = {"recipe": text, "versions": curve["versions"], "warnings": curve["warnings"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+Section = tuple[str, str, "Markup"]  # id, heading, content
 EMPTY = {"circle", "line", "path", "rect", "meta"}
 
 
@@ -45,3 +46,13 @@ def table(columns: list[str], rows: list[list[object]]) -> Markup:
     head = tag("tr", *(tag("th", column, scope="col") for column in columns))
     body = [tag("tr", tag("th", first, scope="row"), *(tag("td", cell) for cell in rest)) for first, *rest in rows]
     return tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="wide")
+
+
+def chart(title: str, svg: Markup) -> Markup:
+    """A picture under its title."""
+    return tag("figure", tag("figcaption", title), svg)
+
+
+def legend(names: list[str]) -> Markup:
+    """What the colours s0, s1, ... stand for."""
+    return tag("ul", *(tag("li", name, class_=f"s{i}") for i, name in enumerate(names)), class_="legend")
