@@ -130,6 +130,48 @@ def test_a_demo_shows_everything(shown):
         assert (shown / row["method"] / "report.html").is_file() or row["method"] == "plain average"
 
 
+def test_several_aligned_models_are_shown_in_turn(cli, pair, tmp_path):
+    """As the certificate of more than two models has them."""
+    assert cli("align", *pair, "-o", tmp_path / "out")[0] == 0
+    file = tmp_path / "out" / "certificate.json"
+    one = json.loads(file.read_text())
+    many = {key: one[key] for key in ("verb", "method", "gauge", "warnings", "versions")}
+    file.write_text(json.dumps({**many, "models": ["x", "y", "z"], "aligned": [{"model": m, **one} for m in "yz"]}))
+    write_report(tmp_path / "out")
+    found = check(tmp_path / "out" / "report.html")
+    assert "y and z in the basis of x" in found.text
+    assert found.ids == ["summary", "heads", "rotations", "certificate", "again"]
+    assert found.tags.count("h3") == 6
+
+
+def surface_of(names: str) -> dict[str, object]:
+    """What `barrier` leaves of three models: corners, middles of two, centre."""
+    sides = [(0, 1), (0, 2), (1, 2)]
+    corners = [[float(i == j) for j in range(3)] for i in range(3)]
+    weights = [*corners, *([0.5 if i in side else 0.0 for i in range(3)] for side in sides), [1 / 3] * 3]
+    points = [
+        {"loss": 1.0 + 0.1 * i, "standard_error": 0.01, "samples": 9, "metrics": {"accuracy": 0.5}} for i in range(7)
+    ]
+    return {
+        "models": list(names), "path": "factor", "task": {"name": "t"}, "weights": weights, "points": points,
+        "vertices": points[:3], "midpoints": [{"between": s, **p} for s, p in zip(sides, points[3:6], strict=True)],
+        "centre": points[6], "barrier": {"loss": 0.5, "standard_error": 0.01, "weights": [1 / 3] * 3},
+        "warnings": [], "versions": {"onebasin": "0"},
+    }  # fmt: skip
+
+
+def test_three_models_have_a_triangle(tmp_path):
+    pytest.importorskip("onebasin.report.ternary")
+    (tmp_path / "barrier.json").write_text(json.dumps(surface_of("xyz")))
+    (tmp_path / "recipe.yaml").write_text("onebasin: 1\n")
+    write_report(tmp_path)
+    found = Page((tmp_path / "report.html").read_text())
+    assert [name for name in found.ids if name in ("summary", "simplex", "again")] == ["summary", "simplex", "again"]
+    assert len(set(found.ids)) == len(found.ids)
+    assert "x and z" in found.text
+    assert "svg" in found.tags
+
+
 def test_numbers_come_from_the_files(shown, tmp_path):
     """Another number in the file, another number on the page."""
     copy = Path(shutil.copytree(shown, tmp_path / "copy"))

@@ -19,12 +19,12 @@ class Kind(StrEnum):
     text = "text"
 
 
-WORDS = {Kind.image: "two Vision Transformers that name shapes", Kind.text: "two Llamas that write Python"}
+WORDS = {Kind.image: "two Vision Transformers that name shapes", Kind.text: "two GPT-2s that write Python"}
 
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="New folder.")] = Path("demo"),
-    task: Annotated[Kind, typer.Option(help="Vision Transformers on drawn shapes, or Llamas on Python.")] = Kind.image,
+    task: Annotated[Kind, typer.Option(help="Vision Transformers on drawn shapes, or GPT-2s on Python.")] = Kind.image,
     quick: Annotated[bool, typer.Option("--quick", help="Shorter training: half a minute, rougher figures.")] = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -39,11 +39,14 @@ def demo(
     if not json:
         typer.echo(f"{WORDS[task]}, trained here from seeds 0 and 1, then aligned by every method")
     from onebasin.cli.output import progress
-    from onebasin.demo import VARIANTS, demonstrate
-    from onebasin.recipes.notes import noted
 
-    with noted(lambda text: typer.echo(f"onebasin: warning: {text}", err=True)), progress(quiet) as tick:
-        report = demonstrate(VARIANTS[task.value, quick], out, tick)
+    with progress(quiet) as tick:
+        tick("loading torch and transformers")
+        from onebasin.demo import VARIANTS, demonstrate
+        from onebasin.recipes.notes import noted
+
+        with noted(lambda text: typer.echo(f"onebasin: warning: {text}", err=True)):
+            report = demonstrate(VARIANTS[task.value, quick], out, tick)
     if json:
         typer.echo(_json.dumps(report, indent=2))
     else:

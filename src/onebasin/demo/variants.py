@@ -43,11 +43,11 @@ class Variant:
 
 
 def vision() -> PreTrainedModel:
-    """A ViT for pictures of 16 × 16 in patches of 4 × 4."""
+    """A wide ViT of one layer for pictures of 24 × 24 in patches of 6 × 6."""
     from transformers import ViTConfig, ViTForImageClassification
 
     config = ViTConfig(
-        image_size=16, patch_size=4, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        image_size=24, patch_size=6, hidden_size=128, intermediate_size=256, num_hidden_layers=1, num_attention_heads=4,
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     config.num_labels = 10
@@ -55,31 +55,31 @@ def vision() -> PreTrainedModel:
 
 
 def language() -> PreTrainedModel:
-    """A Llama that reads bytes."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+    """A GPT-2 of one layer that reads windows of 64 bytes.  Its head is not tied, so B can be written in A's gauge."""
+    from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = LlamaConfig(
-        vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=4, max_position_embeddings=64, tie_word_embeddings=False,
+    config = GPT2Config(
+        vocab_size=256, n_embd=96, n_inner=192, n_layer=1, n_head=4, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
+        attn_pdrop=0.0, tie_word_embeddings=False, bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
-    return LlamaForCausalLM(config)
+    return GPT2LMHeadModel(config)
 
 
 IMAGE = Variant(
     "image", "Vision Transformers that name drawn shapes", vision, metric="accuracy",
-    train={"data": "builtin:shapes:train", "samples": 16000}, test={"data": "builtin:shapes:test", "samples": 1000},
-    steps=1500, batch=64, inputs=500, made_up=1000,
-    learn={"steps": 1000, "batch": 64, "eval_every": 50, "law": "full"}, auto={"steps": 150, "batch": 32},
+    train={"data": "builtin:shapes:train", "samples": 8000}, test={"data": "builtin:shapes:test", "samples": 1000},
+    steps=1200, batch=64, lr=2e-3, inputs=500, made_up=1000,
+    learn={"steps": 600, "batch": 64, "lr": 6e-3, "eval_every": 50, "law": "full"}, auto={"steps": 150, "batch": 32},
 )  # fmt: skip
 TEXT = Variant(
-    "text", "Llamas that write Python, byte by byte", language, metric="bits_per_byte",
+    "text", "GPT-2s that write Python, byte by byte", language, metric="bits_per_byte",
     train={"data": "builtin:python:train", "samples": 1000}, test={"data": "builtin:python:test", "samples": 200},
-    steps=700, batch=32, inputs=200, made_up=400,
-    learn={"steps": 500, "batch": 32, "eval_every": 50, "law": "full"}, auto={"steps": 100, "batch": 16},
+    steps=600, batch=32, lr=5e-3, inputs=200, made_up=400,
+    learn={"steps": 500, "batch": 32, "lr": 1e-2, "eval_every": 50, "law": "full"}, auto={"steps": 100, "batch": 16},
 )  # fmt: skip
 VARIANTS = {
     ("image", False): IMAGE,
     ("text", False): TEXT,
-    ("image", True): IMAGE.shorter(steps=450, learn=250, auto=40, samples=400),
-    ("text", True): TEXT.shorter(steps=200, learn=100, auto=25, samples=80),
+    ("image", True): IMAGE.shorter(steps=400, learn=150, auto=30, samples=400),
+    ("text", True): TEXT.shorter(steps=200, learn=100, auto=20, samples=80),
 }

@@ -59,7 +59,7 @@ def _align(plan: Plan, recipe: Align | Merge, state: Path, notes: list[str], tic
         **told,
         "inputs": None if plan.data is None else dict(plan.data.about),
         "device": str(plan.device),
-        **({"weight_of_b": recipe.weight} if isinstance(recipe, Merge) else {}),
+        **({"weights": [1 - recipe.weight, recipe.weight]} if isinstance(recipe, Merge) else {}),
         **certificate(plan.b, found),
         "warnings": list(notes),
     }

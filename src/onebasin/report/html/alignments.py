@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from onebasin.report.html.bars import histogram, permutation_matrix
-from onebasin.report.html.facts import Data
+from onebasin.report.html.facts import Data, aligned_models
 from onebasin.report.html.lines import line_chart
 from onebasin.report.html.markup import Markup, Section, chart, join, legend, table, tag
 from onebasin.report.html.words import kept
 
 DEGREES = {0.0: "0°", 45.0: "45°", 90.0: "90°", 135.0: "135°", 180.0: "180°"}
+HEADS = "A row is a head of the reference; the filled square in it is the head of the other model that took its place."
+ANGLES = "Every direction of the stream turns in some plane, by an angle from 0° (it stays) to 180° (it flips)."
 
 
-def of_alignment(certificate: Data) -> Iterator[Section]:
-    """What was learned, which heads went where, how far the stream was turned, and the certificate."""
-    if "learning" in certificate:
-        yield "learning", "Learning", learning(certificate["learning"])
-    if certificate["heads"]:
-        yield "heads", "Heads", heads(certificate["heads"])
-    if certificate["angles"]:
-        yield "rotations", "Rotation of the residual stream", rotations(certificate["angles"])
-    yield "certificate", "Certificate", proof(certificate)
+def of_alignment(report: Data) -> Iterator[Section]:
+    """A section for each thing that is known; where several models were aligned, it speaks of each in turn."""
+    models = aligned_models(report)
+    if "learning" in report:
+        yield "learning", "Learning", learning(report["learning"])
+    if any(model["heads"] for model in models):
+        yield "heads", "Heads", join(each(models, heads), tag("p", HEADS, class_="note"))
+    if any(model["angles"] for model in models):
+        yield (
+            "rotations",
+            "Rotation of the residual stream",
+            join(each(models, rotations), tag("p", ANGLES, class_="note")),
+        )
+    yield "certificate", "Certificate", join(tag("p", f"Method {report['method']}."), each(models, proof))
+
+
+def each(models: list[Data], show: Callable[[Data], Markup]) -> Markup:
+    """The same for every model, under its name where there are more than one."""
+    return join(*(join(tag("h3", model["model"]) if "model" in model else None, show(model)) for model in models))
 
 
 def learning(course: Data) -> Markup:
@@ -37,34 +49,30 @@ def learning(course: Data) -> Markup:
     )
 
 
-def heads(found: Mapping[str, list[int]]) -> Markup:
-    note = "A row is a head of A; the filled square in it is the head of B that took its place."
-    figures = [permutation_matrix(places, space) for space, places in found.items()]
-    return join(tag("div", *figures, class_="matrices"), tag("p", note, class_="note"))
+def heads(model: Data) -> Markup:
+    return tag(
+        "div", *(permutation_matrix(places, space) for space, places in model["heads"].items()), class_="matrices"
+    )
 
 
-def rotations(found: Mapping[str, list[int]]) -> Markup:
-    charts = [
-        chart(space, histogram(counts, 180.0, "angle by which a plane turns", "directions", DEGREES))
-        for space, counts in found.items()
-    ]
-    note = "Every direction of the stream turns in some plane, by an angle from 0° (it stays) to 180° (it flips)."
-    return join(tag("div", *charts, class_="charts"), tag("p", note, class_="note"))
+def rotations(model: Data) -> Markup:
+    x, y = "angle by which a plane turns", "directions"
+    charts = [chart(space, histogram(counts, 180.0, x, y, DEGREES)) for space, counts in model["angles"].items()]
+    return tag("div", *charts, class_="charts")
 
 
-def proof(certificate: Data) -> Markup:
-    rows: list[list[object]] = [
-        [kind, f"{drift:.1e}", f"{certificate['rounding_alone'][kind]:.1e}"]
-        for kind, drift in certificate["output_drift"].items()
+def proof(model: Data) -> Markup:
+    drifts: list[list[object]] = [
+        [kind, f"{drift:.1e}", f"{model['rounding_alone'][kind]:.1e}"] for kind, drift in model["output_drift"].items()
     ]
     more: list[list[object]] = [
-        ["gauge", certificate["gauge"]],
-        ["distance of the weights", f"{certificate['distance_before']:.4g} → {certificate['distance_after']:.4g}"],
-        ["sweeps", f"{certificate['sweeps']}{'' if certificate['converged'] else ', not converged'}"],
-        ["orthogonality error", f"{certificate['orthogonality_error']:.1e}"],
+        ["gauge", model["gauge"]],
+        ["distance of the weights", f"{model['distance_before']:.4g} → {model['distance_after']:.4g}"],
+        ["sweeps", f"{model['sweeps']}{'' if model['converged'] else ', not converged'}"],
+        ["orthogonality error", f"{model['orthogonality_error']:.1e}"],
     ]
     return join(
-        tag("p", f"Method {certificate['method']}. {kept(certificate)}"),
-        table(["outputs, aligned B against B", "largest difference", "rounding alone"], rows),
+        tag("p", kept(model)),
+        table(["outputs, moved model against original", "largest difference", "rounding alone"], drifts),
         table(["what was done", ""], more),
     )

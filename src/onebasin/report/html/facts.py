@@ -15,7 +15,7 @@ Data = Mapping[str, Any]
 class Facts:
     """`curves` are the paths that were measured, by name; `certificate` is that of an aligned model.
 
-    `surface` is the loss over the triangle of three models, and `recipe` the text of the recipe.
+    `surface` is the loss over the averages of three models or more, and `recipe` the text of the recipe.
     """
 
     verb: str
@@ -41,13 +41,18 @@ def read_facts(folder: Path) -> Facts:
     if (folder / "barrier.json").is_file():
         curve = _read(folder / "barrier.json")
         shared = {"recipe": text, "versions": curve["versions"], "warnings": curve["warnings"]}
-        if "surface" in curve:
-            return Facts("barrier", curve["models"], surface=curve["surface"], **shared)
+        if "vertices" in curve:
+            return Facts("barrier", curve["models"], surface=curve, **shared)
         name = f"{curve['a']} to {curve['b']}, {curve['path']} path"
         return Facts("barrier", [curve["a"], curve["b"]], {name: curve}, **shared)
     done = _read(folder / "certificate.json")
     shared = {"recipe": text, "versions": done["versions"], "warnings": done["warnings"]}
-    return Facts(done["verb"], done["models"], certificate=done, surface=done.get("surface"), **shared)
+    return Facts(done["verb"], done["models"], certificate=done, **shared)
+
+
+def aligned_models(report: Data) -> list[Data]:
+    """The certificates in a report: its own, or one for each of several models, which then has a name."""
+    return [{**report, **own} for own in report.get("aligned", [{}])]
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from onebasin.report.html.facts import Facts, read_facts
 from onebasin.report.html.markup import Markup, join, tag
 from onebasin.report.html.sections import sections
+from onebasin.report.html.words import listed
 
 TITLES = {
     "align": "{b} in the basis of {a}",
@@ -25,7 +26,7 @@ def write_report(folder: Path) -> None:
 def page(facts: Facts) -> str:
     """The whole document."""
     a, *others = facts.names
-    title = TITLES[facts.verb].format(a=a, b=" and ".join(others))
+    title = TITLES[facts.verb].format(a=a, b=listed(others))
     body = [
         tag("section", tag("h2", heading), content, id=name, aria_label=heading)
         for name, heading, content in sections(facts)

@@ -83,6 +83,21 @@ def points(name: str, curve: Data) -> Markup:
 
 
 def simplex(surface: Data) -> Markup:
+    """The triangle of three models, and for any number the corners, the middles of two and the centre."""
+    names, metric = surface["models"], metric_of(surface)
+    places = [*zip(names, surface["vertices"], strict=True)]
+    places += [(" and ".join(names[i] for i in point["between"]), point) for point in surface["midpoints"]]
+    places.append(("all alike", surface["centre"]))
+    cells: list[list[object]] = [
+        [name, f"{point['loss']:.4f}", number(point["metrics"][metric], metric)] for name, point in places
+    ]
+    return join(
+        triangle(surface) if len(names) == 3 else None, table(["average of", "loss", metric.replace("_", " ")], cells)
+    )
+
+
+def triangle(surface: Data) -> Markup:
     from onebasin.report.ternary import ternary  # type: ignore[import-not-found, unused-ignore]
 
-    return tag("div", Markup(ternary(surface)), class_="charts")
+    svg = ternary(surface)
+    return tag("div", tag("figure", Markup(svg[svg.index("<svg") :]), class_="paper"), class_="charts")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from onebasin.report.curves import METRICS
-from onebasin.report.html.facts import Data, Facts
+from onebasin.report.html.facts import Data, Facts, aligned_models
 
 EXACT = 1e-9  # what float64 outputs may move by
 
@@ -33,7 +33,11 @@ def summary(facts: Facts) -> list[str]:
     if facts.certificate is not None:
         said += _of_alignment(facts.verb, facts.names, facts.certificate)
     if facts.surface is not None:
-        said.append(f"The loss was measured over all averages of {', '.join(facts.names)}.")
+        barrier = facts.surface["barrier"]
+        said.append(
+            f"Among all averages of {listed(facts.names)} the loss rises by up to {barrier['loss']:.3g} ± "
+            f"{barrier['standard_error']:.1g} above the plane through the models themselves."
+        )
     return said
 
 
@@ -65,21 +69,26 @@ def _of_curve(curve: Data) -> str:
     )
 
 
-def _of_alignment(verb: str, names: Any, certificate: Data) -> list[str]:
-    first, *others = names
-    moved = " and ".join(others)
-    said = [f"{moved} was brought into the basis of {first} by the method {certificate['method']}."]
+def _of_alignment(verb: str, names: Sequence[str], report: Data) -> list[str]:
+    how = f"by the method {report['method']}"
     if verb == "merge":
-        share = certificate["weight_of_b"]
-        said = [f"{1 - share:g} of {first} and {share:g} of {moved}, aligned by the method {certificate['method']}."]
-    said.append(kept(certificate))
-    if "why" in certificate:
-        said.append(f"How it was found: {certificate['why']}.")
-    elif "learning" in certificate:
-        history = certificate["learning"]["history"]
+        shares = [f"{share:.3g} of {name}" for name, share in zip(names, report["weights"], strict=True)]
+        said = [f"{listed(shares)}, aligned {how} and averaged."]
+    else:
+        said = [f"{listed(names[1:])} in the basis of {names[0]}, found {how}."]
+    said += list(dict.fromkeys(kept(model) for model in aligned_models(report)))
+    if "why" in report:
+        said.append(f"How it was found: {report['why']}.")
+    elif "learning" in report:
+        history = report["learning"]["history"]
         best = min(point["midpoint"] for point in history)
         said.append(f"Learning took the midpoint's loss from {history[0]['midpoint']:.3g} to {best:.3g}.")
     return said
+
+
+def listed(words: Sequence[str]) -> str:
+    """One, two and three."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def kept(certificate: Data) -> str:
