@@ -11,9 +11,9 @@ from onebasin.report.html.sections import sections
 from onebasin.report.html.words import listed
 
 TITLES = {
-    "align": "{b} in the basis of {a}",
-    "merge": "{a} and {b}, merged",
-    "barrier": "Between {a} and {b}",
+    "align": "{others} in the basis of {first}",
+    "merge": "{all}, merged",
+    "barrier": "Between {all}",
     "demo": "Two models, one basin",
 }
 
@@ -25,8 +25,8 @@ def write_report(folder: Path) -> None:
 
 def page(facts: Facts) -> str:
     """The whole document."""
-    a, *others = facts.names
-    title = TITLES[facts.verb].format(a=a, b=listed(others))
+    first, *others = facts.names
+    title = TITLES[facts.verb].format(first=first, others=listed(others), all=listed(facts.names))
     body = [
         tag("section", tag("h2", heading), content, id=name, aria_label=heading)
         for name, heading, content in sections(facts)

@@ -19,7 +19,7 @@ def sections(facts: Facts) -> Iterator[Section]:
     if facts.curves:
         yield "curves", "Between the models", curves(facts.curves)
     if facts.surface is not None:
-        yield "simplex", "Between three models", simplex(facts.surface)
+        yield "simplex", "Between the models", simplex(facts.surface)
     if facts.certificate is not None:
         yield from of_alignment(facts.certificate)
     if facts.warnings:
