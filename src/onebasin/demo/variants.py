@@ -35,10 +35,11 @@ class Variant:
     quick: bool = False
 
     def shorter(self, steps: int, learn: int, auto: int, samples: int) -> Variant:
-        """Fewer steps of training and learning, fewer samples to measure on."""
+        """Fewer steps of training and learning, half of the data to learn from, fewer samples to measure on."""
         return replace(
             self, steps=steps, learn={**self.learn, "steps": learn}, auto={**self.auto, "steps": auto},
-            test={**self.test, "samples": samples}, made_up=self.made_up // 2, quick=True,
+            train={**self.train, "samples": self.train["samples"] // 2}, test={**self.test, "samples": samples},
+            made_up=self.made_up // 2, quick=True,
         )  # fmt: skip
 
 
@@ -80,6 +81,6 @@ TEXT = Variant(
 VARIANTS = {
     ("image", False): IMAGE,
     ("text", False): TEXT,
-    ("image", True): IMAGE.shorter(steps=400, learn=150, auto=30, samples=400),
+    ("image", True): IMAGE.shorter(steps=350, learn=150, auto=20, samples=400),
     ("text", True): TEXT.shorter(steps=200, learn=100, auto=20, samples=80),
 }

@@ -12,7 +12,10 @@ from onebasin.report.html.words import kept
 
 DEGREES = {0.0: "0°", 45.0: "45°", 90.0: "90°", 135.0: "135°", 180.0: "180°"}
 HEADS = "A row is a head of the reference; the filled square in it is the head of the other model that took its place."
-ANGLES = "Every direction of the stream turns in some plane, by an angle from 0° (it stays) to 180° (it flips)."
+ANGLES = (
+    "Every direction of the stream turns in some plane, by an angle from 0° (it stays) to 180° (it flips). "
+    "Angles of all sizes alike are those of a random rotation: as trained, the two bases have nothing in common."
+)
 
 
 def of_alignment(report: Data) -> Iterator[Section]:
