@@ -3,7 +3,7 @@ PY := .venv/bin/python
 
 .PHONY: demo test lint bench clean
 
-demo: .venv/installed  ## a small random model, inspected, verified, scrambled and put back
+demo: .venv/installed  ## two small models trained here, aligned by every method; then open demo/report.html
 	$(PY) -m onebasin demo
 
 test: .venv/installed  ## two workers of one thread each

@@ -71,6 +71,7 @@ def test_json_and_files_hold_all_that_was_measured(run, pair, tmp_path):
         "barrier.json",
         "barrier.svg",
         "recipe.yaml",
+        "report.html",
     ]
     assert "a to b, circuit path" in (tmp_path / "out" / "barrier.svg").read_text()
     a, b = (Checkpoint.open(folder) for folder in pair)

@@ -26,8 +26,10 @@ from onebasin.recipes.sections import Model
 from onebasin.report import plot
 from onebasin.report.card import aligned_text, merged_text, model_card, name_of
 from onebasin.report.certificate import certificate
+from onebasin.report.html import write_report
 from onebasin.report.mergekit import linear_merge
 from onebasin.report.ternary import ternary
+from onebasin.report.versions import versions
 
 
 def run(recipe: Recipe, tick: Tick = silent, *, resume: bool = False) -> dict[str, Any]:
@@ -54,6 +56,8 @@ def _align(plan: Plan, recipe: Align | Merge, state: Path, notes: list[str], tic
     found = find(plan, recipe, state, tick)
     tick("certificate")
     report = {
+        "verb": recipe.verb,
+        "models": [name_of(model.path) for model in recipe.models],
         "method": recipe.method,
         **found.told,
         "inputs": None if plan.data is None else dict(plan.data.about),
@@ -92,6 +96,7 @@ def _write(plan: Plan, recipe: Align | Merge, found: Found, report: dict[str, An
             folders = [str(out.resolve() / folder) for folder in parts]
             text = linear_merge([_address(recipe.models[0]), *folders] if reason is None else folders)
             (partial / "mergekit.yaml").write_text(text, encoding="utf-8")
+        write_report(partial)
 
 
 def _card(recipe: Align | Merge) -> str:
@@ -113,7 +118,8 @@ def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[
     names = [name_of(model.path) for model in recipe.models]
     found = _curve(plan, recipe, tick) if len(names) == 2 else _surface(plan, recipe, tick)
     called = {"a": names[0], "b": names[1]} if len(names) == 2 else {"models": names}
-    report = {**called, **found.as_dict(), "warnings": list(notes), "recipe": recorded(plan, out or Path())}
+    report = {**called, **found.as_dict(), "warnings": list(notes), "versions": versions(),
+              "recipe": recorded(plan, out or Path())}  # fmt: skip
     if out is not None:
         with whole_folder(out) as folder:
             text = json.dumps({"onebasin": __version__, **report}, indent=2)
@@ -123,6 +129,7 @@ def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[
                 plot({f"{names[0]} to {names[1]}, {found.path} path": found}, folder / "barrier.svg")
             elif len(names) == 3:
                 (folder / "barrier.svg").write_text(ternary(report), encoding="utf-8")
+            write_report(folder)
     return report
 
 

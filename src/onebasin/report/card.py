@@ -50,6 +50,6 @@ tags:
 
 {text}
 
-`certificate.json` says how exact the alignment is; {maps};
+`certificate.json` says how exact the alignment is, and `report.html` shows it; {maps};
 `onebasin run recipe.yaml -o OUT` makes the model again.
 """

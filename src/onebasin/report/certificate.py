@@ -10,6 +10,8 @@ from onebasin.aligning import Aligned
 from onebasin.alignment import Alignment
 from onebasin.checkpoint import Checkpoint
 from onebasin.families import ORTHOGONAL, PERMUTATION
+from onebasin.report.movements import head_places, turning_angles
+from onebasin.report.versions import versions
 from onebasin.verification import drifts
 
 
@@ -29,6 +31,9 @@ def certificate(original: Checkpoint, aligned: Aligned) -> dict[str, Any]:
         "families": {name: g.family.name for name, g in aligned.alignment.maps.items()},
         "displacement": aligned.alignment.displacement(),
         "moved_units": moved_units(aligned.alignment),
+        "heads": head_places(aligned.alignment),
+        "angles": turning_angles(aligned.alignment),
+        "versions": versions(),
     }
 
 

@@ -1,0 +1,81 @@
+"""Sections of an alignment: what was learned, where heads went, how streams turned, and the certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from onebasin.report.html.bars import histogram, permutation_matrix
+from onebasin.report.html.facts import Data, aligned_models
+from onebasin.report.html.lines import line_chart
+from onebasin.report.html.markup import Markup, Section, chart, join, legend, table, tag
+from onebasin.report.html.words import kept
+
+DEGREES = {0.0: "0°", 45.0: "45°", 90.0: "90°", 135.0: "135°", 180.0: "180°"}
+HEADS = "A row is a head of the reference; the filled square in it is the head of the other model that took its place."
+ANGLES = (
+    "Every direction of the stream turns in some plane, by an angle from 0° (it stays) to 180° (it flips). "
+    "Angles of all sizes alike are those of a random rotation: as trained, the two bases have nothing in common."
+)
+
+
+def of_alignment(report: Data) -> Iterator[Section]:
+    """A section for each thing that is known; where several models were aligned, it speaks of each in turn."""
+    models = aligned_models(report)
+    if "learning" in report:
+        yield "learning", "Learning", learning(report["learning"])
+    if any(model["heads"] for model in models):
+        yield "heads", "Heads", join(each(models, heads), tag("p", HEADS, class_="note"))
+    if any(model["angles"] for model in models):
+        yield (
+            "rotations",
+            "Rotation of the residual stream",
+            join(each(models, rotations), tag("p", ANGLES, class_="note")),
+        )
+    yield "certificate", "Certificate", join(tag("p", f"Method {report['method']}."), each(models, proof))
+
+
+def each(models: list[Data], show: Callable[[Data], Markup]) -> Markup:
+    """The same for every model, under its name where there are more than one."""
+    return join(*(join(tag("h3", model["model"]) if "model" in model else None, show(model)) for model in models))
+
+
+def learning(course: Data) -> Markup:
+    history = course["history"]
+    series = {"midpoint, samples held back": [(p["step"], p["midpoint"]) for p in history]}
+    seen = [(p["step"], p["train_loss"]) for p in history if p["train_loss"] is not None]
+    if seen:
+        series["training"] = seen
+    return join(
+        tag("div", chart("Loss while learning", line_chart(series, "step", "loss")), class_="charts"),
+        legend(list(series)),
+        tag("p", f"The maps of step {course['best_step']:,} are kept, the best on samples held back.", class_="note"),
+    )
+
+
+def heads(model: Data) -> Markup:
+    return tag(
+        "div", *(permutation_matrix(places, space) for space, places in model["heads"].items()), class_="matrices"
+    )
+
+
+def rotations(model: Data) -> Markup:
+    x, y = "angle by which a plane turns", "directions"
+    charts = [chart(space, histogram(counts, 180.0, x, y, DEGREES)) for space, counts in model["angles"].items()]
+    return tag("div", *charts, class_="charts")
+
+
+def proof(model: Data) -> Markup:
+    drifts: list[list[object]] = [
+        [kind, f"{drift:.1e}", f"{model['rounding_alone'][kind]:.1e}"] for kind, drift in model["output_drift"].items()
+    ]
+    more: list[list[object]] = [
+        ["gauge", model["gauge"]],
+        ["distance of the weights", f"{model['distance_before']:.4g} → {model['distance_after']:.4g}"],
+        ["sweeps", f"{model['sweeps']}{'' if model['converged'] else ', not converged'}"],
+        ["orthogonality error", f"{model['orthogonality_error']:.1e}"],
+    ]
+    return join(
+        tag("p", kept(model)),
+        table(["outputs, moved model against original", "largest difference", "rounding alone"], drifts),
+        table(["what was done", ""], more),
+    )

@@ -1,0 +1,60 @@
+"""What lies in an output folder, read back: everything that a page is made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Data = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """`curves` are the paths that were measured, by name; `certificate` is that of an aligned model.
+
+    `surface` is the loss over the averages of three models or more, and `recipe` the text of the recipe.
+    """
+
+    verb: str
+    names: Sequence[str]
+    curves: Mapping[str, Data] = field(default_factory=dict)
+    demo: Data | None = None
+    certificate: Data | None = None
+    surface: Data | None = None
+    recipe: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+
+def read_facts(folder: Path) -> Facts:
+    """From demo.json, barrier.json or certificate.json, whichever is there, and recipe.yaml."""
+    recipe = folder / "recipe.yaml"
+    text = recipe.read_text(encoding="utf-8") if recipe.is_file() else None
+    if (folder / "demo.json").is_file():
+        demo = _read(folder / "demo.json")
+        last = _read(folder / demo["rows"][-1]["method"] / "certificate.json")
+        curves = {row["method"]: row["curve"] for row in demo["rows"]}
+        return Facts("demo", ["a", "b"], curves, demo, last, versions=demo["versions"])
+    if (folder / "barrier.json").is_file():
+        curve = _read(folder / "barrier.json")
+        shared = {"recipe": text, "versions": curve["versions"], "warnings": curve["warnings"]}
+        if "vertices" in curve:
+            return Facts("barrier", curve["models"], surface=curve, **shared)
+        name = f"{curve['a']} to {curve['b']}, {curve['path']} path"
+        return Facts("barrier", [curve["a"], curve["b"]], {name: curve}, **shared)
+    done = _read(folder / "certificate.json")
+    shared = {"recipe": text, "versions": done["versions"], "warnings": done["warnings"]}
+    return Facts(done["verb"], done["models"], certificate=done, **shared)
+
+
+def aligned_models(report: Data) -> list[Data]:
+    """The certificates in a report: its own, or one for each of several models, which then has a name."""
+    return [{**report, **own} for own in report.get("aligned", [{}])]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found

@@ -1,0 +1,103 @@
+"""Sections of what was measured between models: methods compared, curves, the triangle of three models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onebasin.report.html.bars import bar_chart
+from onebasin.report.html.facts import Data
+from onebasin.report.html.lines import Rise, line_chart
+from onebasin.report.html.markup import Markup, chart, join, legend, table, tag
+from onebasin.report.html.words import metric_of, number
+
+SHARES = {0.0: "A", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "B"}
+
+
+def methods(demo: Data) -> Markup:
+    """Bars of barrier and midpoint, and the table behind them."""
+    metric, rows, name = demo["metric"], demo["rows"], demo["metric"].replace("_", " ")
+    barriers, midpoints = ({row["method"]: row[key] for row in rows} for key in ("barrier", "midpoint"))
+    ends = rows[0]["ends"], f"end points: {number(rows[0]['ends'], metric)}"
+    heights = bar_chart(barriers, {n: f"{v:.3f}" for n, v in barriers.items()}, "loss barrier by method")
+    middles = bar_chart(midpoints, {n: number(v, metric) for n, v in midpoints.items()}, f"{name} by method", ends)
+    cells: list[list[object]] = [
+        [row["method"], f"{row['barrier']:.3f}", *(number(row[key], metric) for key in ("midpoint", "ends")),
+         f"{row['seconds']:.1f}"]
+        for row in rows
+    ]  # fmt: skip
+    better = "higher" if metric == "accuracy" else "lower"
+    bars = (
+        chart("Loss barrier (lower is better)", heights),
+        chart(f"The average's {name} ({better} is better)", middles),
+    )
+    return join(
+        tag("div", *bars, class_="charts"),
+        table(["method", "loss barrier", f"average's {name}", f"end points' {name}", "seconds"], cells),
+    )
+
+
+def curves(found: Mapping[str, Data]) -> Markup:
+    """Loss and metric over λ for every curve, and the points behind them."""
+    first = next(iter(found.values()))
+    metric, name, about = metric_of(first), metric_of(first).replace("_", " "), "λ, share of B"
+    scale, unit = (100, " (%)") if metric == "accuracy" else (1, "")
+    losses = {name: on_path(curve, [point["loss"] for point in curve["points"]]) for name, curve in found.items()}
+    metrics = {
+        name: on_path(curve, [scale * point["metrics"][metric] for point in curve["points"]])
+        for name, curve in found.items()
+    }
+    highest = rise(max(found.values(), key=lambda curve: curve["barrier"]["loss"]))
+    loss = line_chart(losses, about, "loss (nats)", chords=True, marks=SHARES, rise=highest)
+    other = line_chart(metrics, about, f"{name}{unit}", chords=True, marks=SHARES)
+    task, samples = first["task"], first["ends"]["a"]["samples"]
+    split = f", split {task['split']}" if "split" in task else ""
+    note = f"{task['name']}{split}, {samples:,} samples, {len(first['weights'])} points, {first['path']} path."
+    return join(
+        tag("div", chart("Loss", loss), chart(name.capitalize(), other), class_="charts"),
+        legend([f"{name}: barrier {curve['barrier']['loss']:.3f}" for name, curve in found.items()]),
+        tag("p", note, " Circles are the models themselves; dashed lines join them.", class_="note"),
+        tag("details", tag("summary", "All points"), *(points(name, curve) for name, curve in found.items())),
+    )
+
+
+def on_path(curve: Data, values: list[float]) -> list[tuple[float, float]]:
+    return list(zip(curve["weights"], values, strict=True))
+
+
+def rise(curve: Data) -> Rise | None:
+    """The barrier as an annotation, from the chord to the curve."""
+    barrier, (a, b) = curve["barrier"], (end["loss"] for end in curve["ends"].values())
+    if barrier["loss"] <= 0:
+        return None
+    chord = (1 - barrier["weight"]) * a + barrier["weight"] * b
+    return Rise(barrier["weight"], chord, chord + barrier["loss"], f"barrier {barrier['loss']:.3g}")
+
+
+def points(name: str, curve: Data) -> Markup:
+    measured = list(curve["points"][0]["metrics"])
+    rows: list[list[object]] = []
+    for weight, p in zip(curve["weights"], curve["points"], strict=True):
+        numbers = p["loss"], p["standard_error"], *(p["metrics"][m] for m in measured)
+        rows.append([f"{weight:.3g}", *(f"{value:.4f}" for value in numbers)])
+    return join(tag("h3", name), table(["λ", "loss", "± s.e.", *(m.replace("_", " ") for m in measured)], rows))
+
+
+def simplex(surface: Data) -> Markup:
+    """The triangle of three models, and for any number the corners, the middles of two and the centre."""
+    names, metric = surface["models"], metric_of(surface)
+    places = [*zip(names, surface["vertices"], strict=True)]
+    places += [(" and ".join(names[i] for i in point["between"]), point) for point in surface["midpoints"]]
+    places.append(("all alike", surface["centre"]))
+    cells: list[list[object]] = [
+        [name, f"{point['loss']:.4f}", number(point["metrics"][metric], metric)] for name, point in places
+    ]
+    return join(
+        triangle(surface) if len(names) == 3 else None, table(["average of", "loss", metric.replace("_", " ")], cells)
+    )
+
+
+def triangle(surface: Data) -> Markup:
+    from onebasin.report.ternary import ternary  # type: ignore[import-not-found, unused-ignore]
+
+    svg = ternary(surface)
+    return tag("div", tag("figure", Markup(svg[svg.index("<svg") :]), class_="paper"), class_="charts")

@@ -1,0 +1,105 @@
+"""The summary of a run in plain words, one sentence for each thing that was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onebasin.report.curves import METRICS
+from onebasin.report.html.facts import Data, Facts, aligned_models
+
+EXACT = 1e-9  # what float64 outputs may move by
+
+
+def metric_of(curve: Data) -> str:
+    """The metric that says most of those that were measured."""
+    return next(metric for metric in METRICS if metric in curve["points"][0]["metrics"])
+
+
+def number(value: float, metric: str) -> str:
+    """A metric without its name."""
+    return f"{value:.1%}" if metric == "accuracy" else f"{value:.2f}"
+
+
+def shown(value: float, metric: str) -> str:
+    """A metric with its name."""
+    return f"{number(value, metric)} {metric.replace('_', ' ')}"
+
+
+def summary(facts: Facts) -> list[str]:
+    """What a reader should know first."""
+    if facts.demo is not None:
+        return _of_demo(facts.demo)
+    said = [_of_curve(curve) for curve in facts.curves.values()]
+    if facts.certificate is not None:
+        said += _of_alignment(facts.verb, facts.names, facts.certificate)
+    if facts.surface is not None:
+        barrier = facts.surface["barrier"]
+        said.append(
+            f"Among all averages of {listed(facts.names)} the loss rises by up to {barrier['loss']:.3g} ± "
+            f"{barrier['standard_error']:.1g} above the plane through the models themselves."
+        )
+    return said
+
+
+def _of_demo(demo: Data) -> list[str]:
+    test, seconds = demo["data"]["test"], demo["seconds"]
+    return [
+        demo["conclusion"],
+        f"The models are {demo['models']}: trained here for {demo['steps']:,} steps each, from different first weights "
+        f"and in a different order of the same data ({demo['data']['train']['data']}).",
+        f"All figures are measured on {test['samples']:,} samples of {test['data']}, which no model was trained on. "
+        f"Everything took {seconds['all']:.0f} seconds, {seconds['training']:.0f} of them training.",
+    ]
+
+
+def _of_curve(curve: Data) -> str:
+    barrier, metric = curve["barrier"], metric_of(curve)
+    a, b = curve["ends"]["a"], curve["ends"]["b"]
+    ends = " and ".join(shown(end["metrics"][metric], metric) for end in (a, b))
+    if barrier["loss"] <= 2 * barrier["standard_error"]:
+        verdict = "There is no barrier beyond the error of the measurement: the models lie in one basin."
+    elif barrier["loss"] < 0.1 * max(a["loss"], b["loss"]):
+        verdict = "The barrier is small beside the losses of the models."
+    else:
+        verdict = "The models lie in different basins as they are; `onebasin align` looks for a common one."
+    return (
+        f"On the way from {curve['a']} to {curve['b']} the loss rises by up to {barrier['loss']:.3g} ± "
+        f"{barrier['standard_error']:.1g} above the straight line between its ends, at λ = {barrier['weight']:.2g}. "
+        f"The end points reach {ends}. {verdict}"
+    )
+
+
+def _of_alignment(verb: str, names: Sequence[str], report: Data) -> list[str]:
+    how = f"by the method {report['method']}"
+    if verb == "merge":
+        shares = [f"{share:.3g} of {name}" for name, share in zip(names, report["weights"], strict=True)]
+        said = [f"{listed(shares)}, aligned {how} and averaged."]
+    else:
+        said = [f"{listed(names[1:])} in the basis of {names[0]}, found {how}."]
+    said += list(dict.fromkeys(kept(model) for model in aligned_models(report)))
+    if "why" in report:
+        said.append(f"How it was found: {report['why']}.")
+    elif "learning" in report:
+        history = report["learning"]["history"]
+        best = min(point["midpoint"] for point in history)
+        said.append(f"Learning took the midpoint's loss from {history[0]['midpoint']:.3g} to {best:.3g}.")
+    return said
+
+
+def listed(words: Sequence[str]) -> str:
+    """One, two and three."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def kept(certificate: Data) -> str:
+    """Whether the moved model computes what it did, in words."""
+    drift = certificate["output_drift"]["float64"]
+    if drift <= EXACT:
+        return f"The moved model computes what it did before: in float64 its outputs differ by {drift:.1e}."
+    if not certificate.get("learning", {}).get("function_kept", True):
+        return (
+            f"The moved model is close to the original, not equal: soft permutations moved its outputs by {drift:.1e}."
+        )
+    return (
+        f"The outputs of the moved model differ by {drift:.1e} in float64, more than {EXACT:g}: look at it with care."
+    )
