@@ -52,7 +52,9 @@ class Muon(torch.optim.Optimizer):
         mean = self._kept(z, "mean").lerp_(gradient, 1 - first)
         square = self._kept(z, "square").lerp_(gradient.square(), 1 - second)
         steps = self.state[z].setdefault("step", torch.zeros((), dtype=z.dtype, device=z.device)).add_(1)
-        return mean / (1 - first**steps) / ((square / (1 - second**steps)).sqrt() + 1e-8)
+        size = (square / (1 - second**steps)).sqrt() + 1e-8
+        step: Tensor = mean / (1 - first**steps) / size
+        return step
 
     def _kept(self, z: Tensor, name: str) -> Tensor:
         kept: Tensor = self.state[z].setdefault(name, torch.zeros_like(z))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
 
@@ -14,7 +14,7 @@ FLAT = 0.01  # a smaller range of losses is not blown up to all colours
 CORNERS = ((0.0, 0.0), (1.0, 0.0), (0.5, 3**0.5 / 2))
 
 
-def ternary(surface: dict[str, Any]) -> str:
+def ternary(surface: Mapping[str, Any]) -> str:
     """SVG of `Surface.as_dict()` for three models, with their names under "models" where it has them."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure  # not pyplot: no window system, no global state
