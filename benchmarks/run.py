@@ -57,7 +57,7 @@ def run(name: str) -> bool:
 
 
 def main(names: list[str]) -> None:
-    every = sorted(file.stem for file in HERE.glob("*.py") if file.stem != "run")
+    every = sorted(file.stem for file in HERE.glob("[!_]*.py") if file.stem != "run")
     unknown = sorted(set(names) - set(every))
     if unknown:
         sys.exit(f"no benchmark {unknown[0]!r}; there are: {', '.join(every)}")

@@ -82,20 +82,20 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 VERBS = {
     "align": {
-        "a", "b", "--out", "-o", "--method", "--preset", "--spaces", "--task", "--samples", "--length", "--start",
-        "--steps", "--learn", "--device", "--dtype", "--max-shard-size", "--mergekit", "--set", "--dry-run", "--resume",
-        "--json", "--quiet",
+        "models", "--out", "-o", "--method", "--preset", "--spaces", "--task", "--samples", "--length", "--start",
+        "--steps", "--learn", "--universe", "--device", "--dtype", "--max-shard-size", "--mergekit", "--set",
+        "--dry-run", "--resume", "--json", "--quiet",
     },
     "barrier": {
-        "a", "b", "--task", "--out", "-o", "--path", "--points", "--samples", "--length", "--batch-size", "--device",
+        "models", "--task", "--out", "-o", "--path", "--points", "--samples", "--length", "--batch-size", "--device",
         "--set", "--dry-run", "--json", "--quiet",
     },
     "demo": {"--out", "-o", "--task", "--quick", "--json", "--quiet"},
     "inspect": {"a", "b", "--revision", "--json"},
     "merge": {
-        "a", "b", "--out", "-o", "--weight", "--method", "--preset", "--spaces", "--task", "--samples", "--length",
-        "--start", "--steps", "--learn", "--device", "--dtype", "--max-shard-size", "--set", "--dry-run", "--resume",
-        "--json", "--quiet",
+        "models", "--out", "-o", "--weight", "--weights", "--method", "--preset", "--spaces", "--task", "--samples",
+        "--length", "--start", "--steps", "--learn", "--universe", "--device", "--dtype", "--max-shard-size", "--set",
+        "--dry-run", "--resume", "--json", "--quiet",
     },
     "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--resume", "--json", "--quiet"},
     "verify": {"a", "--revision", "--seed", "--json", "--quiet"},

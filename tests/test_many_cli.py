@@ -197,7 +197,7 @@ def test_four_models_have_no_picture(cli, models, tmp_path):
     code, out, _ = cli("barrier", *models, *FEW, "--json", "-o", tmp_path / "out")
     assert code == 0
     assert len(json.loads(out)["weights"]) == 11
-    assert sorted(x.name for x in (tmp_path / "out").iterdir()) == ["barrier.json", "recipe.yaml"]
+    assert sorted(x.name for x in (tmp_path / "out").iterdir()) == ["barrier.json", "recipe.yaml", "report.html"]
 
 
 # ---- plans and refusals

@@ -76,7 +76,8 @@ def _certified(plan: Plan, found: Found) -> dict[str, Any]:
     if len(each) == 1:
         return each[0]
     names = [name_of(model.path) for model in plan.recipe.models[1:]]
-    return {"gauge": each[0]["gauge"], "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
+    shared = {key: each[0][key] for key in ("gauge", "versions")}
+    return {**shared, "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
 
 
 def _write(plan: Plan, recipe: Align | Merge, found: Found, report: dict[str, Any], tick: Tick) -> None:

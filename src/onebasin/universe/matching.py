@@ -48,12 +48,10 @@ def match_universe(
             matches += 1
         mean, spread = centre([transport(form, g) for form, g in zip(forms, new, strict=True)], weight)
         gain = objective[-1] - spread
-        if turn and gain <= 0:
-            settled = True
-            break
-        maps = new
-        objective.append(spread)
-        if (turn and gain <= tol * objective[0]) or spread <= tol * objective[0]:
-            settled = True
+        if not turn or gain > 0:
+            maps = new
+            objective.append(spread)
+        settled = spread <= tol * objective[0] or (turn > 0 and gain <= tol * objective[0])
+        if settled:
             break
     return Universe(tuple(models), forms, tuple(maps), tuple(objective), matches, settled)

@@ -1,0 +1,113 @@
+"""Three ViTs trained independently (4 layers, 128 wide, seeds 0 to 2), brought together and averaged.
+
+The surface of the loss over the simplex is measured at 31 points (a triangle of 7 points on a side) on all 10,000 test
+images: the barrier is its supremum of L(Σ λ θ) − Σ λ L(θ).  "flat" is the share of the points, models included, whose
+excess is at most 0.05.
+
+    as they are                    no alignment
+    pairwise                       B and C aligned with A, each by itself
+    universe                       one frame for all, aligned with their mean again and again (P1, section 3.7)
+    refined                        learned over the simplex from the universe by activations, λ ~ Dirichlet(α·1)
+
+ONEBASIN_TINY=1 takes a few steps on few samples, to try the file on any machine; ONEBASIN_WORKERS as many ways side by
+side, and seconds are then not those of a free machine.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from _train import IMAGES, TINY, opened, prepared, train
+from matching import NEEDS as NEEDS
+
+WORKERS = int(os.environ.get("ONEBASIN_WORKERS", "1"))
+NAMES = ["vit-0", "vit-1", "vit-2"]
+LEARN = {"steps": 1000, "batch": 128, "lr": 3e-3, "augment": True, "eval_every": 100, "compile": "off"}
+WAYS = (
+    "as they are", "pairwise, weight", "pairwise, activation", "universe, weight", "universe, activation",
+    "refined, alpha 0.1", "refined, alpha 1", "refined, alpha 0.1, in turn",
+)  # fmt: skip
+FLAT = 0.05
+DRAWN = ("as they are", "universe, activation", "refined, alpha 1")
+
+
+def measure() -> dict[str, Any]:
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with tempfile.TemporaryDirectory() as scratch, ProcessPoolExecutor(WORKERS, get_context("spawn")) as pool:
+        folder = Path(scratch)
+        prepared(folder)
+        models = [pool.submit(train, folder, name, "vit", 128, seed, device) for seed, name in enumerate(NAMES)]
+        training = {name: model.result() for name, model in zip(NAMES, models, strict=True)}
+        running = {way: pool.submit(measure_way, folder, way, device) for way in WAYS}
+        ways = {way: future.result() for way, future in running.items()}
+    if not TINY:
+        draw(ways)
+    return {"device": device, "training": {**IMAGES, "last loss": training}, "learning": LEARN, "ways": ways}
+
+
+def measure_way(folder: Path, way: str, device: str) -> dict[str, Any]:
+    from onebasin.landscape import Simplex, measure_simplex
+
+    models, train_task, test = opened(folder, NAMES, "vit")
+    start = time.perf_counter()
+    together, told = brought_together(models, train_task, way, device)
+    seconds = time.perf_counter() - start
+    simplex = Simplex([model.in_memory() for model in together])
+    surface = measure_simplex(simplex, test, 3 if TINY else None, batch_size=250, device=device)
+    excess = [surface.excess(i) for i in range(len(surface.weights))]
+    found = surface.as_dict()
+    centre = found["centre"]
+    print(way, "centre", centre["excess"], "sup", surface.barrier, round(seconds), "s", file=sys.stderr, flush=True)
+    return {
+        "centre excess": centre["excess"],
+        "centre accuracy": centre["metrics"]["accuracy"],
+        "barrier": surface.barrier,
+        "flat": sum(x <= FLAT for x in excess) / len(excess),
+        "seconds": round(seconds, 1),
+        **told,
+        "surface": found,
+    }
+
+
+def brought_together(models: list[Any], task: Any, way: str, device: str) -> tuple[list[Any], dict[str, Any]]:
+    """(the models in the basis of the first, what there is to tell)."""
+    from onebasin.aligning import align, match_forms
+    from onebasin.learn import LearnedMatching, aligned_together, learn_together
+    from onebasin.universe import match_universe
+    from onebasin.universe.storage import facts
+
+    if way == "as they are":
+        return models, {}
+    batches = [x for x, _ in task.first(100 if TINY else 500).batches(50)]
+    kind, _, how = way.partition(", ")
+    method = "weight" if how == "weight" else "activation"
+    options = {"method": method, "batches": batches if method == "activation" else None}
+    if kind == "pairwise":
+        return [models[0], *(align(models[0], other, **options).b for other in models[1:])], {}
+    universe = match_universe(models, partial(match_forms, **options))
+    if kind == "universe":
+        return [models[0], *(pair.b for pair in universe.aligned())], facts(universe)
+    alpha, _, turns = how.removeprefix("alpha ").partition(", ")
+    small = {"steps": 3, "batch": 8, "eval_every": 2} if TINY else {}
+    chosen = LearnedMatching(**{**LEARN, **small}, alpha=float(alpha), turns="in-turn" if turns else "together")
+    held = 20 if TINY else 2000
+    learned = learn_together(models, universe.alignments, task, held, chosen, device=device)
+    together, _ = aligned_together(models, learned)
+    return list(together), {"history": [[p.step, p.train_loss, p.midpoint] for p in learned[1].history]}
+
+
+def draw(ways: dict[str, Any]) -> None:
+    from onebasin.report.ternary import ternary
+
+    for way in DRAWN:
+        name = way.replace(", ", "-").replace(" ", "-")
+        file = Path(__file__).with_name(f"many-{name}.svg")
+        file.write_text(ternary({**ways[way]["surface"], "models": NAMES}), encoding="utf-8")
