@@ -30,7 +30,7 @@ from onebasin.spec import ModelSpec
 from onebasin.stock import norms_in_float64, outputs, probe_inputs, stock_model
 from onebasin.verification import drifts
 from onebasin.widening import widen as module
-from onebasin.widening.embeddings import Embedding, embeddings, repeats
+from onebasin.widening.embeddings import EXTRA, Embedding, embeddings, repeats
 from onebasin.widening.target import common_config, fields_of, sizes_of, target_config, target_spec
 from onebasin.widening.widen import to_one_size
 
@@ -76,12 +76,12 @@ def growths(spec: ModelSpec) -> Iterator[dict[str, int]]:
 
 
 @every_class
-@pytest.mark.parametrize("seed", range(2))
-def test_every_dimension_alone_and_together(tmp_path, model_type, name, seed):
+@pytest.mark.parametrize(("seed", "extra"), list(enumerate(EXTRA)))
+def test_every_dimension_alone_and_together(tmp_path, model_type, name, seed, extra):
     small = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, seed))
     before = sizes_of(small.spec)
     for settings in growths(canonical_spec(small)):
-        large = widen(small, settings).in_memory()
+        large = widen(small, settings, extra=extra).in_memory()
         after = sizes_of(large.spec)
         assert after != before
         assert all(after[role] >= n for role, n in before.items())
@@ -139,12 +139,19 @@ def beside(spec: ModelSpec, space: str, e: Embedding) -> Embedding:
     return replace(e, source=tuple(i if i < n else -1 for i in range(len(e.source))))
 
 
+def not_shared(spec: ModelSpec, space: str, e: Embedding) -> Embedding:
+    """Every copy speaks in full."""
+    return replace(e, copies=None)
+
+
 WRONG = [
     ("gpt2", "residual", without_factor), ("gpt2", ".qk", without_vector), ("vit", "residual", without_factor),
     ("gpt_neox", ".qk_rotary", beside), ("gpt_neox", ".qk_rotary", without_vector),
     ("llama", "residual", without_factor), ("llama", ".qk", beside), ("llama", ".qk", without_vector),
     ("qwen3", ".qk", without_factor), ("qwen3", ".qk_gain", without_factor), ("qwen3", ".qk_gain", beside),
     ("bert", "residual", beside), ("bert", "mlm", beside), ("bert", ".qk", without_vector),
+    ("gpt2", ".heads", not_shared), ("vit", ".ffn", not_shared), ("llama", ".ffn", not_shared),
+    ("llama", ".kv_heads", not_shared),
 ]  # fmt: skip
 
 
@@ -154,8 +161,8 @@ def test_any_other_embedding_moves_the_outputs(tmp_path, monkeypatch, model_type
     *_, settings = growths(canonical_spec(small))
     spoilt = set()
 
-    def wrong(a: ModelSpec, b: ModelSpec) -> dict[str, Embedding]:
-        found = embeddings(a, b)
+    def wrong(a: ModelSpec, b: ModelSpec, extra: str) -> dict[str, Embedding]:
+        found = embeddings(a, b, extra)
         spoilt.update(name for name in found if name.endswith(space))
         return {name: spoil(a, name, e) if name in spoilt else e for name, e in found.items()}
 

@@ -11,7 +11,8 @@ written to it if v·c·JᵀJ = I.  What else a space needs is in the operations 
     rotary        θ^(−2j/n) is a frequency of the larger head only for m = k n: pair j becomes pair k j.
     query/key     mean squares inside heads: both sides take √(m/n), and the product of the gains √(n/m), which
     norms         leaves √(m/n) for softmax.
-    the rest      zero units, zero heads, zero coordinates inside a head.
+    inside heads  zero coordinates.
+    units, heads  copies, with what reads them shared out among the copies (P1's semi-permutations); or zero ones.
 """
 
 from __future__ import annotations
@@ -19,29 +20,40 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from onebasin.errors import Incompatible, NotExpressible
+from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, ROTARY, Rep
 from onebasin.spec import ModelSpec
-from onebasin.spec.ops import gain_product, qk_norm, rope
+from onebasin.spec.ops import gain_product, head_sum, qk_norm, rope
+
+
+EXTRA = ("split", "zero")  # what a larger model's additional units and heads are
 
 
 @dataclass(frozen=True)
 class Embedding:
     """`source[i]` is the coordinate that place i takes, −1 for none.  `vector`, `covector` are the factors v and c;
-    `stretch` is e, for what writes to a stream."""
+    `stretch` is e, for what writes to a stream.  Of copies, covectors take one part in `copies[i]`."""
 
     source: tuple[int, ...]
     vector: float = 1.0
     covector: float = 1.0
     stretch: float = 1.0
+    copies: tuple[int, ...] | None = None
 
     def factor(self, rep: Rep) -> float:
         """What a tensor axis of this representation is multiplied by; gains, gates and heads of queries by nothing."""
         return {Rep.VEC: self.vector, Rep.COV: self.covector, Rep.PERM: 1.0}[rep]
 
 
-def embeddings(small: ModelSpec, large: ModelSpec) -> dict[str, Embedding]:
+def embeddings(small: ModelSpec, large: ModelSpec, extra: str = EXTRA[0]) -> dict[str, Embedding]:
     """One embedding per space of two tables in canonical form, or the reason why there is none."""
+    if extra not in EXTRA:
+        raise OnebasinError(
+            "There is no such way to fill a larger model",
+            expected=" or ".join(EXTRA),
+            found=extra,
+            next_step="take one of these",
+        )
     for name, value in small.constants.items():
         if large.constants.get(name) != value:
             raise Incompatible(
@@ -51,10 +63,10 @@ def embeddings(small: ModelSpec, large: ModelSpec) -> dict[str, Embedding]:
                 next_step="change sizes alone",
             )
     scale = query_factors(small, large)
-    return {name: _embedding(name, small, large, scale.get(name, 1.0)) for name in small.spaces}
+    return {name: _embedding(name, small, large, scale.get(name, 1.0), extra) for name in small.spaces}
 
 
-def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: float) -> Embedding:
+def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: float, extra: str) -> Embedding:
     n, m, ops = small.spaces[name].size, large.spaces[name].size, small.ops(name)
     if m < n:
         raise NotExpressible(
@@ -71,6 +83,8 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
         return Embedding(source, math.sqrt(m / n), math.sqrt(m / n))
     if gain_product() in ops:
         return Embedding(source, 1.0, math.sqrt(n / m))
+    if head_sum() in ops or small.spaces[name].base is None:
+        return _split(n, m) if extra == "split" or _returned(small, name) else Embedding(source)
     return Embedding(source, query_factor)
 
 
@@ -118,6 +132,16 @@ def _stretch(name: str, small: ModelSpec, large: ModelSpec) -> float:
         )
     ((before, after),) = pairs
     return math.sqrt(after / before)
+
+
+def _returned(spec: ModelSpec, space: str) -> bool:
+    """Whether the model returns vectors of the space: they must be known again whatever was asked for."""
+    return any(axis is not None and axis.space == space for axis in spec.outputs.values())
+
+
+def _split(n: int, m: int) -> Embedding:
+    """Place i takes coordinate i mod n."""
+    return Embedding(tuple(i % n for i in range(m)), copies=tuple(len(range(i % n, m, n)) for i in range(m)))
 
 
 def _padded(n: int, m: int) -> tuple[int, ...]:

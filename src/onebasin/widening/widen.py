@@ -14,21 +14,22 @@ from onebasin.families import Rep
 from onebasin.maps.indexed import along
 from onebasin.spec import Leaf, ModelSpec
 from onebasin.spec.ops import gain_product
-from onebasin.widening.embeddings import Embedding, embeddings
+from onebasin.widening.embeddings import EXTRA, Embedding, embeddings
 from onebasin.widening.pair import one_size
 from onebasin.widening.target import common_config, target_config, target_spec
 
 
-def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object) -> Checkpoint:
+def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object, *, extra: str = EXTRA[0]) -> Checkpoint:
     """The model of `checkpoint` with the sizes (and the eps) of `target`: settings to change, or a configuration.
 
-    The result is in canonical form.  Raises `NotExpressible` where the larger model cannot compute the same, and
+    Additional units and heads are copies of those that are there, with their outputs shared out ("split"), or do
+    nothing ("zero").  The result is in canonical form.  Raises `NotExpressible` where the larger model cannot compute the same, and
     `Incompatible` where the target differs in more than sizes.
     """
     form = canonicalize(checkpoint).checkpoint
     config = target_config(form, target)
     spec = target_spec(form.spec, config)
-    embedding = embeddings(form.spec, spec)
+    embedding = embeddings(form.spec, spec, extra)
     stretched = {x.name: e.stretch for name, e in embedding.items() if e.stretch != 1 for x in form.spec.writers(name)}
     gains = gain_leaves(form.spec)
 
@@ -39,13 +40,13 @@ def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object) -> Checkpo
     return form.derive({leaf.name: recipe(leaf) for leaf in form.spec.leaves.values()}, spec=spec, config=config)
 
 
-def to_one_size(a: Checkpoint, b: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
+def to_one_size(a: Checkpoint, b: Checkpoint, extra: str = EXTRA[0]) -> tuple[Checkpoint, Checkpoint]:
     """Both as they are where they have one size and eps; otherwise both in the smallest size that either widens to."""
     if one_size(a.spec, b.spec):
         return a, b
     a, b = (canonicalize(end).checkpoint for end in (a, b))
     settings = common_config(a.spec, b.spec)
-    return widen(a, settings), widen(b, settings)
+    return widen(a, settings, extra=extra), widen(b, settings, extra=extra)
 
 
 def gain_leaves(spec: ModelSpec) -> set[str]:
@@ -67,7 +68,10 @@ def embed(embedding: Embedding, tensor: Tensor, dim: int, rep: Rep = Rep.VEC, *,
     """One axis of a tensor in the larger space; places that take no coordinate hold `empty`."""
     source = torch.tensor(embedding.source)
     nothing = along(source < 0, tensor.ndim, dim, None)
-    return (embedding.factor(rep) * tensor.index_select(dim, source.clamp_min(0))).masked_fill(nothing, empty)
+    placed = embedding.factor(rep) * tensor.index_select(dim, source.clamp_min(0))
+    if embedding.copies is not None and rep is Rep.COV:
+        placed = placed / along(torch.tensor(embedding.copies), tensor.ndim, dim, None)
+    return placed.masked_fill(nothing, empty)
 
 
 def embedded_outputs(small: Checkpoint, large: ModelSpec, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
