@@ -66,3 +66,11 @@ def test_the_page_names_file_and_command(name, page):
     text = (ROOT / "docs" / page).read_text()
     assert f"benchmarks/{name}.json" in text
     assert f"python benchmarks/run.py {name}" in " ".join(text.split())
+
+
+def test_first_figures_of_learning():
+    expected = [
+        [f"`{x['pair']}`", x["start"], x["optimizer"], x["sides"], f"{x['steps']:,}", f"{x['barrier']:.3f}"]
+        for x in results("explored")["rows"]
+    ]
+    assert table("learning.md", "pair | start | optimiser, rate | sides | steps | barrier") == expected
