@@ -99,7 +99,7 @@ VERBS = {
     },
     "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--resume", "--json", "--quiet"},
     "verify": {"a", "--revision", "--seed", "--json", "--quiet"},
-    "widen": {"a", "--out", "-o", "--set", "--revision", "--json", "--quiet"},
+    "widen": {"a", "--out", "-o", "--set", "--extra", "--revision", "--json", "--quiet"},
 }  # fmt: skip
 
 

@@ -168,7 +168,7 @@ def test_any_other_embedding_moves_the_outputs(tmp_path, monkeypatch, model_type
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "embeddings", wrong)
-        large = widen(small, settings).in_memory()
+        large = widen(small, settings, extra="split").in_memory()
     assert spoilt
     assert drift(small, large) > 1e-4
 
@@ -371,10 +371,13 @@ def loads(folder: Path, name: str, **settings: int) -> None:
     assert all(getattr(model.config, field) == value for field, value in settings.items())
 
 
-def test_the_verb(cli, tmp_path):
+@pytest.mark.parametrize("extra", EXTRA)
+def test_the_verb(cli, tmp_path, extra):
     open_random(tmp_path / "m", "bert", 3, 5)
     code, out, _ = cli("widen", tmp_path / "m", "--set", "hidden_size=24", "--set", "intermediate_size=77", "-o",
-                       tmp_path / "out", "--json")  # fmt: skip
+                       tmp_path / "out", "--extra", extra, "--json")  # fmt: skip
+    new = Checkpoint.open(tmp_path / "out")["bert.encoder.layer.0.output.dense.weight"][..., -1]
+    assert bool(new.any()) == (extra == "split")
     assert code == 0
     assert json.loads(out) == json.loads((tmp_path / "out" / "certificate.json").read_text())
     assert json.loads(out)["output_drift"]["float64"] < EXACT
@@ -384,3 +387,4 @@ def test_the_verb(cli, tmp_path):
         assert (code, out) == (2, "")
         assert "next step" in err
         assert not (tmp_path / "more").exists()
+    assert cli("widen", tmp_path / "m", "--set", "hidden_size=24", "--extra", "noise", "-o", tmp_path / "more")[0] == 2

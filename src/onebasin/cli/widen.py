@@ -23,6 +23,9 @@ def widen(
     a: Annotated[str, typer.Argument(metavar="A", help="Checkpoint folder or Hub id.")],
     out: Out,
     sizes: Sizes,
+    extra: Annotated[
+        str, typer.Option(help="Additional units and heads: zero, or split (copies that share their outputs).")
+    ] = "zero",
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a Hub id.")] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -41,7 +44,7 @@ def widen(
     with progress(quiet) as tick:
         checkpoint.check_values(lambda done, total: tick("checking that every number is finite", done, total))
         tick("widening")
-        wide = larger(checkpoint, settings).in_memory()
+        wide = larger(checkpoint, settings, extra=extra).in_memory()
         report = _report(checkpoint, wide, settings)
         wide.save(
             out, extra_files={"certificate.json": _json.dumps(report, indent=2) + "\n"},

@@ -12,7 +12,7 @@ written to it if v·c·JᵀJ = I.  What else a space needs is in the operations 
     query/key     mean squares inside heads: both sides take √(m/n), and the product of the gains √(n/m), which
     norms         leaves √(m/n) for softmax.
     inside heads  zero coordinates.
-    units, heads  copies, with what reads them shared out among the copies (P1's semi-permutations); or zero ones.
+    units, heads  zero ones; or copies, with what reads them shared out among the copies (P1's semi-permutations).
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, ROTARY, Rep
 from onebasin.spec import ModelSpec
 from onebasin.spec.ops import gain_product, head_sum, qk_norm, rope
 
-
-EXTRA = ("split", "zero")  # what a larger model's additional units and heads are
+EXTRA = ("zero", "split")  # what a larger model's additional units and heads are
 
 
 @dataclass(frozen=True)

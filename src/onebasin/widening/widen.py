@@ -22,9 +22,9 @@ from onebasin.widening.target import common_config, target_config, target_spec
 def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object, *, extra: str = EXTRA[0]) -> Checkpoint:
     """The model of `checkpoint` with the sizes (and the eps) of `target`: settings to change, or a configuration.
 
-    Additional units and heads are copies of those that are there, with their outputs shared out ("split"), or do
-    nothing ("zero").  The result is in canonical form.  Raises `NotExpressible` where the larger model cannot compute the same, and
-    `Incompatible` where the target differs in more than sizes.
+    Additional units and heads do nothing ("zero"), or are copies of those that are there, with their outputs shared
+    out ("split").  The result is in canonical form.  Raises `NotExpressible` where the larger model cannot compute the
+    same, and `Incompatible` where the target differs in more than sizes.
     """
     form = canonicalize(checkpoint).checkpoint
     config = target_config(form, target)
@@ -40,13 +40,13 @@ def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object, *, extra: 
     return form.derive({leaf.name: recipe(leaf) for leaf in form.spec.leaves.values()}, spec=spec, config=config)
 
 
-def to_one_size(a: Checkpoint, b: Checkpoint, extra: str = EXTRA[0]) -> tuple[Checkpoint, Checkpoint]:
+def to_one_size(a: Checkpoint, b: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
     """Both as they are where they have one size and eps; otherwise both in the smallest size that either widens to."""
     if one_size(a.spec, b.spec):
         return a, b
     a, b = (canonicalize(end).checkpoint for end in (a, b))
     settings = common_config(a.spec, b.spec)
-    return widen(a, settings, extra=extra), widen(b, settings, extra=extra)
+    return widen(a, settings), widen(b, settings)
 
 
 def gain_leaves(spec: ModelSpec) -> set[str]:
