@@ -184,7 +184,7 @@ def test_inspect_reads_headers_only(run, copy, monkeypatch):
 def test_inspect_a_pair(run, pristine):
     code, out, _ = run("inspect", pristine / "a", pristine / "b")
     assert code == 0
-    assert out.rstrip().endswith("nothing blocks an alignment")
+    assert out.splitlines()[-1].startswith("ready: nothing blocks an alignment; next: onebasin align ")
     code, out, _ = run("inspect", pristine / "a", pristine / "b", "--json")
     pair = json.loads(out)
     assert (code, pair["alignable"], pair["obstacles"]) == (0, True, [])
@@ -195,7 +195,7 @@ def blocked(run, a: Path, b: Path) -> list[str]:
     """What the command says blocks the pair, the same in text and JSON; exit code 1."""
     code, out, _ = run("inspect", a, b)
     assert code == 1
-    assert out.rstrip().endswith("these two cannot be aligned as they are")
+    assert out.splitlines()[-1].startswith("not ready: these two cannot be aligned as they are (")
     code, text, _ = run("inspect", a, b, "--json")
     pair = json.loads(text)
     assert (code, pair["alignable"]) == (1, False)

@@ -84,6 +84,7 @@ class AlignedModels:
     def __repr__(self) -> str:
         told = self.certificate
         lines = [f"AlignedModels: {len(self.models)} × {self.models[0].spec.architecture}, method {told['method']}"]
+        lines += [f"  {told[key]}" for key in ("because", "why") if told.get(key)]
         names = told["models"][1:]
         for name, own in zip(names, told.get("aligned", [told]), strict=True):
             drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in own["output_drift"].items())
