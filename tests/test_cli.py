@@ -139,7 +139,18 @@ def test_usage_errors(run, arguments):
     code, out, err = run(*arguments)
     assert code == 2
     assert out == ""
-    assert "Usage: onebasin" in err
+    assert err.startswith("onebasin: ")
+    assert "next step:" in err
+    assert "--help lists what there is" in err
+
+
+def test_a_typing_mistake_is_guessed(run):
+    assert "Did you mean 'align'?" in run("algin", "a", "b")[2]
+    assert "next step: did you mean --method? onebasin align --help" in run("align", "a", "b", "--metod", "weight")[2]
+
+
+def test_no_arguments_show_the_help(run):
+    assert run() == run("--help")
 
 
 # ---- inspect
