@@ -21,7 +21,7 @@ above the promise, `inspect A B` something that blocks), 2 bad input or usage, 1
 
 `onebasin --install-completion` teaches your shell to complete verbs and options with the tab key (bash, zsh, fish,
 PowerShell); `onebasin --show-completion` prints the lines instead. `onebasin --version` shows the versions of onebasin,
-torch and transformers; `onebasin --debug VERB ...` shows the traceback of an error.
+torch and transformers; `onebasin --debug verify A` shows the traceback of an error.
 
 """
 
