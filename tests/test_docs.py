@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import doctest
 import importlib.util
 import io
 import json
@@ -19,6 +20,9 @@ from demos import tiny
 from random_models import byte_llama
 from test_guide import blocks, rows, run
 
+import onebasin
+from onebasin import Checkpoint
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
@@ -31,7 +35,7 @@ def models(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("models")
     for seed, name in enumerate(("A", "B", "C", "D", "SMALL", "BIG")):
         byte_llama(root / name, seed, max_position_embeddings=256, intermediate_size=28 if name == "BIG" else 20)
-    (root / "train.txt").write_text("the cat sat on the mat, and the dog did not. " * 800)
+    (root / "train.txt").write_text("the cat sat on the mat, and the dog did not. " * 1400)
     (root / "valid.txt").write_text("a bird sang in the tree, and nobody heard it. " * 30)
     return root
 
@@ -64,6 +68,22 @@ def test_most_pages_have_something_to_run():
     assert {page.stem for page in RUNNABLE} >= {
         "README", "index", "merge", "certificate", "api", "many", "sizes", "learning", "matching",
     }  # fmt: skip
+
+
+def test_the_examples_of_the_verbs_run(models, tmp_path, monkeypatch):
+    for item in models.iterdir():
+        (tmp_path / item.name).symlink_to(item)
+    monkeypatch.chdir(tmp_path)
+    names, verbs = {"onebasin": onebasin}, (onebasin.align, onebasin.barrier, onebasin.inspect, onebasin.verify)
+    for verb in verbs:
+        examples = doctest.DocTestParser().get_examples(verb.__doc__)
+        assert examples, verb
+        for example in examples:
+            exec(example.source, names)
+    for verb, made in ((onebasin.merge, "merged-of-three"), (onebasin.widen, "larger")):
+        (example,) = doctest.DocTestParser().get_examples(verb.__doc__)
+        exec(example.source.replace('"merged"', '"merged-of-three"'), names)
+        assert Checkpoint.open(made)
 
 
 def test_a_snippet_that_fails_is_noticed(models, tmp_path, monkeypatch):

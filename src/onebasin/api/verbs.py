@@ -102,7 +102,7 @@ def widen(source: Source, target: Mapping[str, Any] | Any) -> Checkpoint:
     """The same function as a larger model; `target` names sizes of its config.json, or is a whole configuration.
 
     Example:
-        >>> onebasin.widen("A", {"hidden_size": 512}).save("larger")
+        >>> onebasin.widen("A", {"intermediate_size": 4096}).save("larger")
     """
     return widening.widen(opened(source), target)
 
