@@ -159,7 +159,7 @@ def test_every_page_is_on_the_site():
     assert sorted(listed) == sorted([*(page.name for page in DOCS.glob("*.md")), "CONTRIBUTING.md", "CHANGELOG.md"])
 
 
-BUILD = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict"]
+BUILD = [sys.executable, "-m", "mkdocs", "build", "--strict"]
 needs_mkdocs = pytest.mark.skipif(
     importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("mkdocstrings") is None,
     reason="the extra 'docs' is not installed: `make docs` installs it and builds the site",
@@ -172,3 +172,19 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "site" / "api.html").read_text()
     assert "Align all models with the first" in page
+
+
+@needs_mkdocs
+@pytest.mark.parametrize("broken", ["[nowhere](nowhere.md)", "[no part](merge.md#nowhere)", "::: onebasin.api.nothing"])
+def test_a_broken_link_or_name_fails(tmp_path, broken):
+    for item in ("docs", "src", "benchmarks"):
+        (tmp_path / item).mkdir()
+        for child in (ROOT / item).iterdir():
+            (tmp_path / item / child.name).symlink_to(child)
+    for item in ("mkdocs.yml", "CONTRIBUTING.md", "CHANGELOG.md"):
+        (tmp_path / item).symlink_to(ROOT / item)
+    (tmp_path / "docs" / "limits.md").unlink()
+    (tmp_path / "docs" / "limits.md").write_text((DOCS / "limits.md").read_text() + f"\n\n{broken}\n")
+    done = subprocess.run(BUILD, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "limits.md" in done.stderr + done.stdout
