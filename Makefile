@@ -1,7 +1,7 @@
 # Every target works in a fresh clone: the first one creates .venv and installs the pinned versions.
 PY := .venv/bin/python
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: .venv/installed  ## two small models trained here, aligned by every method; then open demo/report.html
 	$(PY) -m onebasin demo
@@ -17,11 +17,19 @@ lint: .venv/installed  ## style, format, types
 bench: .venv/installed  ## measure again what the documentation quotes
 	$(PY) benchmarks/run.py
 
+docs: .venv/docs  ## the site, in site/: a broken link, a snippet that fails or a stale page is an error
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 tests/test_docs.py tests/test_guide.py tests/test_cli_reference.py tests/test_wrong_commands.py
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
 clean:
-	rm -rf .venv demo dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv demo dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: pyproject.toml constraints.txt
 	python3 -m venv --clear .venv
 	$(PY) -m pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $@
+
+.venv/docs: .venv/installed
+	$(PY) -m pip install --quiet -c constraints.txt -e ".[docs]"
 	touch $@

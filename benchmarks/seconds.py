@@ -16,7 +16,8 @@ THREADS = 2
 def measure() -> dict[str, Any]:
     import torch
 
-    from onebasin import Checkpoint, align
+    from onebasin import Checkpoint
+    from onebasin.aligning import align
 
     torch.set_num_threads(THREADS)
     results: dict[str, Any] = {"threads": THREADS}

@@ -139,7 +139,18 @@ def test_usage_errors(run, arguments):
     code, out, err = run(*arguments)
     assert code == 2
     assert out == ""
-    assert "Usage: onebasin" in err
+    assert err.startswith("onebasin: ")
+    assert "next step:" in err
+    assert "--help lists what there is" in err
+
+
+def test_a_typing_mistake_is_guessed(run):
+    assert "Did you mean 'align'?" in run("algin", "a", "b")[2]
+    assert "next step: did you mean --method? onebasin align --help" in run("align", "a", "b", "--metod", "weight")[2]
+
+
+def test_no_arguments_show_the_help(run):
+    assert run() == run("--help")
 
 
 # ---- inspect
@@ -184,7 +195,7 @@ def test_inspect_reads_headers_only(run, copy, monkeypatch):
 def test_inspect_a_pair(run, pristine):
     code, out, _ = run("inspect", pristine / "a", pristine / "b")
     assert code == 0
-    assert out.rstrip().endswith("nothing blocks an alignment")
+    assert out.splitlines()[-1].startswith("ready: nothing blocks an alignment; next: onebasin align ")
     code, out, _ = run("inspect", pristine / "a", pristine / "b", "--json")
     pair = json.loads(out)
     assert (code, pair["alignable"], pair["obstacles"]) == (0, True, [])
@@ -195,7 +206,7 @@ def blocked(run, a: Path, b: Path) -> list[str]:
     """What the command says blocks the pair, the same in text and JSON; exit code 1."""
     code, out, _ = run("inspect", a, b)
     assert code == 1
-    assert out.rstrip().endswith("these two cannot be aligned as they are")
+    assert out.splitlines()[-1].startswith("not ready: these two cannot be aligned as they are (")
     code, text, _ = run("inspect", a, b, "--json")
     pair = json.loads(text)
     assert (code, pair["alignable"]) == (1, False)

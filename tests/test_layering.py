@@ -21,7 +21,7 @@ SOURCE = Path(onebasin.__file__).parent
 LAYERS = (  # a module imports only from those above it
     "errors", "families", "linalg", "maps", "spec", "archs", "checkpoint", "canonical", "widening", "alignment",
     "stock", "compatibility", "inspection", "verification", "tasks", "landscape", "match", "aligning", "universe",
-    "learn", "automatic", "report", "recipes", "demo", "cli", "papers",
+    "learn", "automatic", "report", "recipes", "api", "demo", "cli", "papers",
 )  # fmt: skip
 KNOW_NAMES = ("archs", "demo", "cli", "papers")  # the only ones that may speak of architectures
 FREE_OF_TORCH = ("errors", "families", "spec", "archs", "compatibility", "inspection")  # not even inside a function

@@ -222,7 +222,7 @@ REFUSED = {
     "negative weight": (("merge", 2, "--weights", "2,-1"), ["weights do not fit", "none below 0"]),
     "no weight at all": (("merge", 2, "--weights", "0,0"), ["not all 0"]),
     "words": (("merge", 2, "--weights", "half,half"), ["weights.0 has the wrong type", "a number"]),
-    "one model": (("merge", 1), ["models has the wrong type", "2 or more entries"]),
+    "one model": (("merge", 1), ["it takes two models or more", "found: "]),
     "universe of two": (("align", 2, "--set", "universe.rounds=3"), ["universe is of no use to two models"]),
     "rounds": (("align", 3, "--set", "universe.rounds=0"), ["universe.rounds is out of range"]),
     "no universe": (("merge", 3, "--universe", "nowhere"), ["universe.json"]),

@@ -185,7 +185,7 @@ def test_a_recipe_survives_being_written(verb, tmp_path):
         ("align", {"task": TASK}, ["task is of no use to the method weight"]),
         ("align", {"method": "activation"}, ["task is missing", "inputs for the method activation"]),
         ("align", {"method": "activation", "task": TASK, "matching": {"sweeps": 2}}, ["matching is of no use"]),
-        ("align", {"models": ["a"]}, ["models has the wrong type", "expected: 2 or more entries"]),
+        ("align", {"models": ["a"]}, ["it takes two models or more", "found: a"]),
         ("align", {"models": "a"}, ["models has the wrong type", "found: 'a' (str)"]),
         ("align", {"models": ["a", {"path": "b", "tag": "x"}]}, ["models.1.tag is not a key", "path, revision"]),
         ("align", {"write": {"mergekit": "yes please"}}, ["write.mergekit has the wrong type", "true or false"]),

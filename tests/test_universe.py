@@ -14,8 +14,8 @@ from pairs import CLASSES, apart, open_random, scrambled
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from onebasin import Alignment, Checkpoint, align, canonicalize, transport
-from onebasin.aligning import match_forms
+from onebasin import Alignment, Checkpoint, canonicalize, transport
+from onebasin.aligning import align, match_forms
 from onebasin.errors import BadCheckpoint, Incompatible
 from onebasin.landscape import Simplex
 from onebasin.match import WeightMatching

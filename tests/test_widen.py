@@ -16,7 +16,8 @@ from pairs import CLASSES as ONE_EACH
 from pairs import apart, open_random, scrambled
 from random_models import CLASSES, IDS, config_of, random_folder, random_model
 
-from onebasin import Alignment, Checkpoint, align, canonicalize, describe_pair, transport, widen
+from onebasin import Alignment, Checkpoint, canonicalize, describe_pair, transport, widen
+from onebasin.aligning import align
 from onebasin.canonical import rewrites
 from onebasin.canonical.structure import canonical_spec
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError

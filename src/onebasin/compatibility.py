@@ -36,7 +36,7 @@ def obstacles(a: Checkpoint, b: Checkpoint) -> list[Obstacle]:
 def _sizes(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
     layers = len(a.spec.attentions), len(b.spec.attentions)
     if layers[0] != layers[1]:
-        yield Obstacle("number of layers", *layers, "models of unequal depth have no common basis")
+        yield Obstacle("number of layers", *layers, "take two models of one depth: layers cannot be added")
         return
     forms = canonical_spec(a), canonical_spec(b)
     if one_size(*forms):
@@ -85,21 +85,22 @@ def _labels(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
         yield Obstacle("class names (id2label)", names[0], names[1], "bring both heads into one order of classes first")
 
 
+_ALIKE = "take two models that agree in this setting of config.json: these compute different things"
+
+
 def _operations(a: ModelSpec, b: ModelSpec) -> Iterator[Obstacle]:
     for name in a.spaces:
         ops = [[op.name for op in spec.spaces[name].ops] for spec in (a, b) if name in spec.spaces]
         if len(ops) == 2 and ops[0] != ops[1] and a.tied == b.tied:
-            yield Obstacle(
-                f"operations on {name}", ", ".join(ops[0]), ", ".join(ops[1]), "the two models compute different things"
-            )
+            yield Obstacle(f"operations on {name}", ", ".join(ops[0]), ", ".join(ops[1]), _ALIKE)
     for name, norm in a.norms.items():
         other = b.norms.get(name)
         if other is not None and norm.kind != other.kind:
-            yield Obstacle(f"norm {name}", norm.kind, other.kind, "the two models compute different things")
+            yield Obstacle(f"norm {name}", norm.kind, other.kind, _ALIKE)
             break
     for name in a.constants:
         if name in b.constants and a.constants[name] != b.constants[name]:
-            yield Obstacle(name, a.constants[name], b.constants[name], "the two models compute different things")
+            yield Obstacle(name, a.constants[name], b.constants[name], _ALIKE)
     if a.tied != b.tied:
         step = "nothing to do: both are untied first, and the results are untied"
         yield Obstacle("tied embeddings", a.tied, b.tied, step, blocks=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from onebasin.canonical.structure import canonical_spec
@@ -16,6 +16,56 @@ from onebasin.spec import ModelSpec
 
 FLOAT64 = 8  # bytes
 RUNTIME = 450_000_000  # bytes that Python, torch and transformers take before any weight is read
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection:
+    """What `describe` or `describe_pair` says, and one sentence on what it means."""
+
+    report: dict[str, Any]
+
+    @property
+    def ready(self) -> bool:
+        """Nothing blocks an alignment."""
+        return bool(self.report.get("alignable", True))
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """The description of each model."""
+        return [self.report[side] for side in "ab"] if "a" in self.report else [self.report]
+
+    def advice(self, *names: str, memory: int | None = None) -> str:
+        """Ready, or what blocks; then what to type next.
+
+        `names` are what the models are called, `memory` how many bytes of it are here.
+        """
+        names = names or tuple(model["model"] for model in self.models)
+        if not self.ready:
+            blocking = [found for found in self.report["obstacles"] if found["blocks"]]
+            what = ", ".join(dict.fromkeys(found["what"] for found in blocking))
+            return f"not ready: these two cannot be aligned as they are ({what}); next: {blocking[0]['next_step']}"
+        needed = max(model["memory"]["align"] for model in self.models)
+        if memory is not None and needed > memory:
+            here = f"aligning takes about {needed / 1e9:.1f} GB of memory, and {memory / 1e9:.1f} GB are here"
+            return f"not ready: {here}; next: use a larger machine"
+        if len(names) == 1:
+            return f"ready; next: onebasin verify {names[0]}, or onebasin inspect {names[0]} B with the model to align"
+        return f"ready: nothing blocks an alignment; next: onebasin align {' '.join(names)} -o OUT"
+
+    def __repr__(self) -> str:
+        lines = []
+        for model in self.models:
+            lines.append(f"{model['architecture']}  {model['model']}  {model['parameters']:,} parameters")
+            lines += [
+                f"  {name:<20} {space['size']:>6}  {space['family']}" + (f"  ({count} times)" if count > 1 else "")
+                for name, count, space in kinds(model["spaces"])
+            ]
+        return "\n".join([*lines, self.advice()])
+
+
+def inspect(a: Checkpoint, b: Checkpoint | None = None) -> Inspection:
+    """One model, or two and what stands between them."""
+    return Inspection(describe(a) if b is None else describe_pair(a, b))
 
 
 def describe(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from onebasin.widening.widen import embedded_outputs
 PROMISE = 1e-9  # largest float64 drift, relative to the size of the outputs where that exceeds one
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification:
     """Largest output differences.  `drift[dtype]` is the moved model in that dtype against the original in float64;
     `rounding[dtype]` is the original itself in that dtype, the floor that rounding alone sets."""
@@ -38,6 +38,13 @@ class Verification:
     def holds(self) -> bool:
         worst = max(self.drift["float64"], *self.per_space.values())
         return worst <= PROMISE * max(1.0, self.scale)
+
+    def __repr__(self) -> str:
+        each = (f"{value:.1e} in {kind} ({self.rounding[kind]:.1e})" for kind, value in self.drift.items())
+        verdict = "the promise holds" if self.holds else "the promise IS BROKEN"
+        return (
+            f"Verification: {verdict}; output drift (rounding alone) {', '.join(each)}; outputs up to {self.scale:.3g}"
+        )
 
 
 def output_drift(moved: dict[str, Tensor], original: dict[str, Tensor], spec: ModelSpec, alignment: Alignment) -> float:

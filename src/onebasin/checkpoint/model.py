@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Recipe = Callable[[], "Tensor"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Checkpoint:
     """`leaves` maps leaf names to recipes; `stored` maps table keys to (name on disk, dtype on disk)."""
 
@@ -53,6 +54,11 @@ class Checkpoint:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.leaves)
+
+    def __repr__(self) -> str:
+        numbers = sum(prod(shape) for shape in self.spec.keys.values())
+        kinds = ", ".join(sorted({kind for _, kind in self.stored.values()}))
+        return f"Checkpoint({self.spec.architecture}, {numbers:,} parameters, {kinds}, {self.store.folder})"
 
     def check_values(self, progress: Progress | None = None) -> None:
         """Read the file once: every number is finite, and entries that the configuration ties are equal."""

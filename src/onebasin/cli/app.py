@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,9 +23,9 @@ from onebasin.cli.widen import widen
 from onebasin.errors import OnebasinError, Stopped
 
 INTERRUPTED = 130
+UsageError: Any = typer.BadParameter.__bases__[0]  # click's, wherever typer keeps it
 
 app = typer.Typer(
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Align, interpolate and merge independently trained Transformers through the symmetries of their weights.",
@@ -62,18 +62,29 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        app(args=arguments, prog_name="onebasin")
+        code = app(args=arguments or ["--help"], prog_name="onebasin", standalone_mode=False)
+    except UsageError as error:
+        typer.echo(f"onebasin: {_explained(error)}", err=True)
+        sys.exit(2)
     except OnebasinError as error:
         if "--debug" in arguments:
             traceback.print_exc()
         typer.echo(f"onebasin: {error}", err=True)
         sys.exit(INTERRUPTED if isinstance(error, Stopped) else 2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _leave_interrupted()
-    except SystemExit as leaving:
-        if leaving.code == INTERRUPTED:  # typer's translation of Ctrl-C
-            _leave_interrupted()
-        raise
+    if code == INTERRUPTED:  # typer's translation of Ctrl-C
+        _leave_interrupted()
+    sys.exit(code or 0)
+
+
+def _explained(error: Any) -> OnebasinError:
+    """A command line that was not understood, in the words of all other refusals."""
+    near = getattr(error, "possibilities", None)
+    what = error.message if near else error.format_message()
+    command = error.ctx.command_path if error.ctx else "onebasin"
+    step = f"{command} --help lists what there is"
+    return OnebasinError(what.rstrip("."), next_step=f"did you mean {near[0]}? {step}" if near else step)
 
 
 def _leave_interrupted() -> None:

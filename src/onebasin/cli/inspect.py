@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as _json
+import os
 from typing import Annotated, Any
 
 import typer
@@ -17,19 +18,28 @@ def inspect(
     """Show the symmetries of a model: spaces, families and why, group dimension, ties, memory.
 
     Reads headers and configuration only.  With B, also says what stands between the two (exit code 1 if it blocks).
+    The last line says whether the models are ready, and what to type next.
     """
     from onebasin.checkpoint import Checkpoint
-    from onebasin.inspection import describe, describe_pair
+    from onebasin.inspection import inspect as look
 
-    first = Checkpoint.open(a, revision)
-    if b is None:
-        report = describe(first)
-        typer.echo(_json.dumps(report, indent=2)) if json else _print_model(report)
-        return
-    pair = describe_pair(first, Checkpoint.open(b, revision))
-    typer.echo(_json.dumps(pair, indent=2, default=str)) if json else _print_pair(pair)
-    if not pair["alignable"]:
+    names = [name for name in (a, b) if name is not None]
+    found = look(*(Checkpoint.open(name, revision) for name in names))
+    if json:
+        typer.echo(_json.dumps(found.report, indent=2, default=str))
+    else:
+        _print_model(found.report) if b is None else _print_pair(found.report)
+        typer.echo(found.advice(*names, memory=_memory()))
+    if not found.ready:
         raise typer.Exit(1)
+
+
+def _memory() -> int | None:
+    """Bytes of memory in this machine, where the system says so."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError):
+        return None
 
 
 def _print_model(report: dict[str, Any]) -> None:
@@ -70,4 +80,3 @@ def _print_pair(pair: dict[str, Any]) -> None:
         kind = "blocks" if obstacle["blocks"] else "note"
         console.print(f"{kind}: {obstacle['what']}: A has {obstacle['a']}, B has {obstacle['b']}")
         console.print(f"  next step: {obstacle['next_step']}")
-    console.print("nothing blocks an alignment" if pair["alignable"] else "these two cannot be aligned as they are")

@@ -16,7 +16,7 @@ from onebasin.tasks import Task
 POINTS = 11
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Curve:
     """What was measured at each weight λ (share of B) of a path on a task; the first is A, the last B."""
 
@@ -56,6 +56,14 @@ class Curve:
         """Standard error of the height at `barrier_at`, from the differences sample by sample."""
         (a, b), weight = self.ends, self.barrier_at
         return standard_error(self.evaluations[self._highest()].losses - torch.lerp(a.losses, b.losses, weight))
+
+    def __repr__(self) -> str:
+        a, b = self.ends
+        return (
+            f"Curve: barrier {self.barrier:.4f} ± {self.barrier_error:.4f} at λ = {self.barrier_at:.3g} (end points "
+            f"{a.loss:.4f} and {b.loss:.4f}; {self.path} path, {len(self.weights)} points; {self.task['name']}, "
+            f"{a.samples:,} samples)"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Everything that was measured, as plain data."""

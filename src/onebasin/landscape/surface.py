@@ -14,7 +14,7 @@ from onebasin.landscape.simplex import Point, Simplex, grid, middle
 from onebasin.tasks import Task
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Surface:
     """What was measured at points of a simplex, the models themselves first."""
 
@@ -52,6 +52,14 @@ class Surface:
         ends = torch.stack([end.losses for end in self.vertices])
         weights = torch.tensor(self.weights[self.highest], dtype=ends.dtype)
         return standard_error(self.evaluations[self.highest].losses - weights @ ends)
+
+    def __repr__(self) -> str:
+        losses = ", ".join(f"{end.loss:.4f}" for end in self.vertices)
+        where = " ".join(f"{share:.3g}" for share in self.weights[self.highest])
+        return (
+            f"Surface: barrier {self.barrier:.4f} ± {self.barrier_error:.4f} at λ = {where} (models {losses}; factor "
+            f"path, {len(self.weights)} points; {self.task['name']}, {self.vertices[0].samples:,} samples)"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Everything that was measured, as plain data."""

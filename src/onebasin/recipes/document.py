@@ -30,7 +30,8 @@ def load(file: Path, settings: Iterable[str] = (), *, out: Path | None = None) -
     except OSError as error:
         raise BadRecipe(f"{file} cannot be read", found=error, next_step="check the path") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadRecipe(f"{file} is not valid YAML", found=error, next_step="correct it there") from error
+        found = " ".join(str(error).split())
+        raise BadRecipe(f"{file} is not valid YAML", found=found, next_step="correct that line") from error
     recipe = parse(document, settings, base=file.parent)
     return recipe if out is None else replace(recipe, write=replace(recipe.write, out=str(out)))  # type: ignore[arg-type]
 

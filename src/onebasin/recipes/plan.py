@@ -60,11 +60,16 @@ class Plan:
                 "memory": describe(self.models[0])["memory"]["align"]}  # fmt: skip
 
 
-def prepare(recipe: Recipe, tick: Tick = silent) -> Plan:
-    """Check all inputs of a run, the output folder included.  Writes nothing."""
+def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint] | None = None) -> Plan:
+    """Check all inputs of a run, the output folder included.  Writes nothing.
+
+    `opened` are the models where they are open already; then the output folder may be chosen later.
+    """
     device = pick_device(recipe.device)
+    if opened is None and recipe.write.out is None and not isinstance(recipe, Barrier):
+        raise BadRecipe("write.out is missing", expected="a new folder", next_step="give -o OUT")
     _check_out(recipe, 0)
-    models = tuple(Checkpoint.open(model.path, model.revision) for model in recipe.models)
+    models = tuple(opened or (Checkpoint.open(model.path, model.revision) for model in recipe.models))
     for i, model in enumerate(models[1:], 1):
         check_pair(models[0], model, called(i))
     task = recipe.task
@@ -109,5 +114,3 @@ def dtype_code(name: str | None) -> str | None:
 def _check_out(recipe: Recipe, nbytes: int) -> None:
     if recipe.write.out is not None:
         check_output(Path(recipe.write.out), nbytes)
-    elif not isinstance(recipe, Barrier):
-        raise BadRecipe("write.out is missing", expected="a new folder", next_step="give -o OUT")

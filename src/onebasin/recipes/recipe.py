@@ -104,7 +104,8 @@ class Merge(Aligning):
         weights = self.weights or (1.0,)
         if min(weights) < 0 or sum(weights) <= 0 or (self.weights and len(weights) != len(self.models)):
             expected = f"{len(self.models)} numbers, none below 0 and not all 0"
-            raise BadRecipe("weights do not fit the models", expected=expected, found=weights, next_step="correct them")
+            step = f"give one for each model, like {','.join('1' * len(self.models))}"
+            raise BadRecipe("weights do not fit the models", expected=expected, found=weights, next_step=step)
 
     @property
     def shares(self) -> tuple[float, ...]:

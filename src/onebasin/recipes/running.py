@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -55,7 +56,14 @@ def run(recipe: Recipe, tick: Tick = silent, *, resume: bool = False) -> dict[st
 def _align(plan: Plan, recipe: Align | Merge, state: Path, notes: list[str], tick: Tick) -> dict[str, Any]:
     found = find(plan, recipe, state, tick)
     tick("certificate")
-    report = {
+    report = certify(plan, recipe, found, notes)
+    write(plan, recipe, found, report, tick)
+    return report
+
+
+def certify(plan: Plan, recipe: Align | Merge, found: Found, notes: Iterable[str] = ()) -> dict[str, Any]:
+    """How the models were aligned, and how exact that is: what `certificate.json` holds."""
+    return {
         "verb": recipe.verb,
         "models": [name_of(model.path) for model in recipe.models],
         "method": recipe.method,
@@ -66,8 +74,6 @@ def _align(plan: Plan, recipe: Align | Merge, state: Path, notes: list[str], tic
         **_certified(plan, found),
         "warnings": list(notes),
     }
-    _write(plan, recipe, found, report, tick)
-    return report
 
 
 def _certified(plan: Plan, found: Found) -> dict[str, Any]:
@@ -80,7 +86,8 @@ def _certified(plan: Plan, found: Found) -> dict[str, Any]:
     return {**shared, "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
 
 
-def _write(plan: Plan, recipe: Align | Merge, found: Found, report: dict[str, Any], tick: Tick) -> None:
+def write(plan: Plan, recipe: Align | Merge, found: Found, report: dict[str, Any], tick: Tick = silent) -> None:
+    """The output folder: checkpoints, maps, certificate, recipe, model card, report; all of it or nothing."""
     out, write, reason = Path(str(recipe.write.out)), recipe.write, found.aligned[0].reason
     parts = parts_of(recipe, found.models, reason)
     with whole_folder(out) as partial:
@@ -117,7 +124,7 @@ def _address(model: Model) -> str:
 def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[str, Any]:
     out = Path(recipe.write.out) if recipe.write.out is not None else None
     names = [name_of(model.path) for model in recipe.models]
-    found = _curve(plan, recipe, tick) if len(names) == 2 else _surface(plan, recipe, tick)
+    found = landscape(plan, recipe, tick)
     called = {"a": names[0], "b": names[1]} if len(names) == 2 else {"models": names}
     report = {**called, **found.as_dict(), "warnings": list(notes), "versions": versions(),
               "recipe": recorded(plan, out or Path())}  # fmt: skip
@@ -132,6 +139,11 @@ def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[
                 (folder / "barrier.svg").write_text(ternary(report), encoding="utf-8")
             write_report(folder)
     return report
+
+
+def landscape(plan: Plan, recipe: Barrier, tick: Tick = silent) -> Curve | Surface:
+    """What a barrier is read from: a curve between two models, a surface over the simplex of more."""
+    return _curve(plan, recipe, tick) if len(plan.models) == 2 else _surface(plan, recipe, tick)
 
 
 def _curve(plan: Plan, recipe: Barrier, tick: Tick) -> Curve:

@@ -162,7 +162,7 @@ def unknown_key(where: str, here: Any, known: list[str]) -> BadRecipe:
 
 def wrong_type(where: str, expected: str, value: object) -> BadRecipe:
     found = "nothing (null)" if value is None else f"{value!r} ({type(value).__name__})"
-    step = "text that looks like a number or like yes and no needs quotes" if expected == "text" else "correct it"
+    step = "text that looks like a number or like yes and no needs quotes" if expected == "text" else f"give {expected}"
     return BadRecipe(f"{where} has the wrong type", expected=expected, found=found, next_step=step)
 
 
@@ -170,7 +170,9 @@ def within(where: str, value: float, low: float, high: float | None = None) -> N
     """Refuse a number outside its range."""
     if value < low or (high is not None and value > high):
         expected = f"{low} or more" if high is None else f"from {low} to {high}"
-        raise BadRecipe(f"{where} is out of range", expected=expected, found=value, next_step="correct it")
+        raise BadRecipe(
+            f"{where} is out of range", expected=expected, found=value, next_step=f"give a number: {expected}"
+        )
 
 
 def _required(field: Field[Any]) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from onebasin.recipes.schema import within, wrong_type
+from onebasin.errors import BadRecipe
+from onebasin.recipes.schema import within
 from onebasin.universe.matching import ROUNDS, TOL
 
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
@@ -73,4 +74,6 @@ class Gathering:
 def check_models(models: tuple[Model, ...]) -> None:
     """Refuse less than two."""
     if len(models) < 2:
-        raise wrong_type("models", "2 or more entries", [model.path for model in models])
+        found = ", ".join(model.path for model in models) or "none"
+        step = "name them one after the other: A B"
+        raise BadRecipe("it takes two models or more", expected="2 or more models", found=found, next_step=step)

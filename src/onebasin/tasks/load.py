@@ -42,7 +42,9 @@ def load_task(
             return hub_dataset(rest, checkpoint, samples=samples, length=length)
         case "builtin":
             return builtin(rest, checkpoint, samples=samples, length=length)
-    raise BadTask("The task is of no known form", expected=FORMS, found=text, next_step="write KIND:WHERE")
+    raise BadTask(
+        "The task is of no known form", expected=FORMS, found=text, next_step=f"say what it is, like text:{text}"
+    )
 
 
 def on_files(text: str, place: Callable[[str], str]) -> str:

@@ -33,8 +33,8 @@ def target_config(checkpoint: Checkpoint, target: Mapping[str, Any] | object) ->
         raise Incompatible(
             "Widening changes sizes and eps, and nothing else",
             expected=f"some of {', '.join(fields)}",
-            found=f"{name} = {value!r}, which is {own.get(name)!r} here" + (f"; {near[0]}?" if near else ""),
-            next_step="leave this setting out",
+            found=f"{name} = {value!r}" + (f", which is {own[name]!r} here" if name in own else ""),
+            next_step=f"did you mean {near[0]}?" if near and name not in own else "leave this setting out",
         )
     return {**checkpoint.config, **{name: settings[name] for name in fields if name in settings}}
 

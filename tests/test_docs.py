@@ -1,0 +1,190 @@
+"""Every page of the documentation works as written: its Python and its commands run, its figures were measured."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib.util
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import pytest
+import yaml
+from demos import tiny
+from random_models import byte_llama
+from test_guide import blocks, rows, run
+
+import onebasin
+from onebasin import Checkpoint
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+RUNNABLE = [page for page in PAGES if blocks(page, "python") or blocks(page, "sh")]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> Path:
+    """What the pages speak of: models that read bytes, of two sizes, and texts."""
+    root = tmp_path_factory.mktemp("models")
+    for seed, name in enumerate(("A", "B", "C", "D", "SMALL", "BIG")):
+        byte_llama(root / name, seed, max_position_embeddings=256, intermediate_size=28 if name == "BIG" else 20)
+    (root / "train.txt").write_text("the cat sat on the mat, and the dog did not. " * 1400)
+    (root / "valid.txt").write_text("a bird sang in the tree, and nobody heard it. " * 30)
+    return root
+
+
+def shorter(text: str) -> str:
+    """The same with two steps of learning in place of thousands."""
+    return re.sub(r'(steps=|"steps": |--steps )\d+', r"\g<1>2", text)
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.stem)
+def test_every_snippet_runs(page, models, tmp_path, monkeypatch):
+    """In the order of the page, in one folder; the Python of a page shares its names."""
+    tmp_path.mkdir(exist_ok=True)
+    for item in models.iterdir():
+        (tmp_path / item.name).symlink_to(item)
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": page.stem}
+    for language, text in re.findall(r"^```(python|sh)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        if language == "python":
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(shorter(text), str(page.name), "exec"), names)
+            continue
+        for line in shorter(text).splitlines():
+            words = shlex.split(line, comments=True)
+            assert words[:1] in ([], ["onebasin"]), line
+            assert not words or run(*words[1:]) == 0, line
+
+
+def test_most_pages_have_something_to_run():
+    assert {page.stem for page in RUNNABLE} >= {
+        "README", "index", "merge", "certificate", "api", "many", "sizes", "learning", "matching",
+    }  # fmt: skip
+
+
+def test_the_examples_of_the_verbs_run(models, tmp_path, monkeypatch):
+    for item in models.iterdir():
+        (tmp_path / item.name).symlink_to(item)
+    monkeypatch.chdir(tmp_path)
+    names, verbs = {"onebasin": onebasin}, (onebasin.align, onebasin.barrier, onebasin.inspect, onebasin.verify)
+    for verb in verbs:
+        examples = doctest.DocTestParser().get_examples(verb.__doc__)
+        assert examples, verb
+        for example in examples:
+            exec(example.source, names)
+    for verb, made in ((onebasin.merge, "merged-of-three"), (onebasin.widen, "larger")):
+        (example,) = doctest.DocTestParser().get_examples(verb.__doc__)
+        exec(example.source.replace('"merged"', '"merged-of-three"'), names)
+        assert Checkpoint.open(made)
+
+
+def test_a_snippet_that_fails_is_noticed(models, tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    for text in ("```python\nraise RuntimeError\n```\n", "```sh\nonebasin inspect MISSING/\n```\n"):
+        page.write_text(text)
+        with pytest.raises((RuntimeError, AssertionError)):
+            test_every_snippet_runs(page, models, tmp_path / str(len(text)), monkeypatch)
+
+
+def test_the_notebook_runs(monkeypatch, capsys):
+    """Its cells in order, on a demo so small that nothing is learned well."""
+    matplotlib.use("Agg")
+    notebook = json.loads((DOCS / "demo.ipynb").read_text())
+    monkeypatch.setattr("onebasin.demo.VARIANTS", {("image", True): tiny("image")})
+    names: dict[str, object] = {"__name__": "notebook"}
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    for cell in cells:
+        exec(compile(cell, "demo.ipynb", "exec"), names)
+    said = capsys.readouterr().out
+    assert "AlignedModels: 2 × ViTForImageClassification, method learned" in said
+    assert re.search(r"barrier: \d\.\d\d as trained, \d\.\d\d after learned alignment", said)
+    assert not any(cell.get("outputs") for cell in notebook["cells"])  # figures of one machine do not belong here
+
+
+# ---- figures
+
+
+def test_the_page_on_methods_quotes_what_was_measured():
+    results = json.loads((ROOT / "benchmarks" / "matching.json").read_text())["results"]
+    pairs = {name: found["methods"] for name, found in results.items() if isinstance(found, dict)}
+    methods = ("weight", "activation", "auto", "auto, unlabelled inputs")
+
+    def height(row) -> float:
+        return row["factor"]["barrier"]["loss"]
+
+    expected = [
+        [f"`{name}`", f"{height(found['none']):.2f}",
+         *(f"{height(found[method]):.2f} ({found[method]['seconds']:.0f} s)" for method in methods)]
+        for name, found in pairs.items()
+    ]  # fmt: skip
+    header = "pair | as stored | `weight` | `activation` | `auto` | `auto` with inputs"
+    assert rows((DOCS / "which-method.md").read_text(), header) == expected
+    best = [min(height(found[method]) for method in methods) for found in pairs.values()]
+    said = re.search(r"lies between (\d\.\d\d) and (\d\.\d\d)", " ".join((DOCS / "limits.md").read_text().split()))
+    assert said is not None
+    assert said.groups() == (f"{min(best):.2f}", f"{max(best):.2f}")
+
+
+def test_the_table_of_symmetries_is_that_of_the_readme():
+    header = "space | operation | family"
+    tables = [rows(page.read_text(), header) for page in (ROOT / "README.md", DOCS / "mathematics.md")]
+    assert tables[0] == tables[1]
+    assert len(tables[0]) > 5
+
+
+@pytest.mark.parametrize("model", ["llama-wikitext2-0"])
+def test_what_the_readme_shows_of_inspect_is_what_it_says(zoo, tmp_path, monkeypatch, cli, model):
+    (tmp_path / "zoo").symlink_to(zoo)
+    monkeypatch.chdir(tmp_path)
+    command = f"inspect zoo/{model}"
+    (shown,) = [text for text in blocks(ROOT / "README.md", "") if text.startswith(f"$ onebasin {command}\n")]
+    code, out, _ = cli(*command.split())
+    assert code == 0
+    assert "\n".join(line.rstrip() for line in out.splitlines()) == shown.partition("\n")[2].rstrip()
+
+
+# ---- the site
+
+
+def test_every_page_is_on_the_site():
+    listed = re.findall(r"[\w-]+\.md", yaml.dump(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    assert sorted(listed) == sorted([*(page.name for page in DOCS.glob("*.md")), "CONTRIBUTING.md", "CHANGELOG.md"])
+
+
+BUILD = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+needs_mkdocs = pytest.mark.skipif(
+    importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("mkdocstrings") is None,
+    reason="the extra 'docs' is not installed: `make docs` installs it and builds the site",
+)
+
+
+@needs_mkdocs
+def test_the_site_builds_without_a_warning(tmp_path):
+    done = subprocess.run([*BUILD, "-d", tmp_path / "site"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "api.html").read_text()
+    assert "Align all models with the first" in page
+
+
+@needs_mkdocs
+@pytest.mark.parametrize("broken", ["[nowhere](nowhere.md)", "[no part](merge.md#nowhere)", "::: onebasin.api.nothing"])
+def test_a_broken_link_or_name_fails(tmp_path, broken):
+    for item in ("docs", "src", "benchmarks"):
+        (tmp_path / item).mkdir()
+        for child in (ROOT / item).iterdir():
+            (tmp_path / item / child.name).symlink_to(child)
+    for item in ("mkdocs.yml", "CONTRIBUTING.md", "CHANGELOG.md"):
+        (tmp_path / item).symlink_to(ROOT / item)
+    (tmp_path / "docs" / "limits.md").unlink()
+    (tmp_path / "docs" / "limits.md").write_text((DOCS / "limits.md").read_text() + f"\n\n{broken}\n")
+    done = subprocess.run(BUILD, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "limits.md" in done.stderr + done.stdout
