@@ -98,13 +98,15 @@ def verify(source: Source, *, seed: int = 0, tick: Tick = silent) -> verificatio
     return verification.verify(opened(source), seed=seed, tick=tick)
 
 
-def widen(source: Source, target: Mapping[str, Any] | Any) -> Checkpoint:
+def widen(source: Source, target: Mapping[str, Any] | Any, *, extra: str = "zero") -> Checkpoint:
     """The same function as a larger model; `target` names sizes of its config.json, or is a whole configuration.
+
+    Additional units and heads do nothing ("zero"), or are copies that share their outputs ("split").
 
     Example:
         >>> onebasin.widen("A", {"intermediate_size": 4096}).save("larger")
     """
-    return widening.widen(opened(source), target)
+    return widening.widen(opened(source), target, extra=extra)
 
 
 def _prepared(verb: str, sources: Sequence[Source], document: dict[str, Any], tick: Tick) -> recipes.Plan:
