@@ -27,10 +27,10 @@ def print_plan(plan: dict[str, Any]) -> None:
 def print_aligned(report: dict[str, Any]) -> None:
     """The heart of a certificate."""
     many = "universe" in report
-    if many and report["universe"]["objective"]:
+    if many:
         course = " -> ".join(f"{value:.4g}" for value in report["universe"]["objective"])
-        made = report["universe"]["alignments_made"]
-        console.print(f"distance from the mean {course}; alignments of two models made: {made}")
+        made = f"alignments of two models made: {report['universe']['alignments_made']}"
+        console.print(f"distance from the mean {course}; {made}" if course else made)
     if "why" in report:
         console.print(report["why"])
     elif "learning" in report:
