@@ -10,6 +10,7 @@ import torch
 from random_models import random_folder
 
 from onebasin import Alignment, Checkpoint, canonicalize, transport
+from onebasin.archs import known
 from onebasin.automatic import QUICK, Chosen, choose
 from onebasin.errors import BadTask
 from onebasin.learn import LearnedMatching, learn
@@ -65,6 +66,30 @@ def test_the_result_is_never_worse_than_the_starts_and_exact(tmp_path: Path, mod
     assert chosen.learned[1].options.loss == "agreement"
     outputs = [stock_model(end)(**_wide(task.inputs)).logits for end in (chosen.pairs[0].b, b)]
     assert (outputs[0] - outputs[1]).abs().max() < 1e-9 * outputs[1].abs().max().clamp_min(1)
+
+
+@pytest.mark.parametrize("name", [x for names in known().values() for x in names if "For" in x or "LMHead" in x])
+def test_every_model_that_predicts_is_served(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is what happens where no method is named, so no class may be left out."""
+    monkeypatch.setattr("onebasin.automatic.FEW", 12)
+    model_type = next(kind for kind, names in known().items() if name in names)
+    chosen = choose(pair(tmp_path, model_type, name), options=replace(SHORT, steps=1, batch=4))
+    assert len(chosen.learned[1].history) == 2
+
+
+@pytest.mark.parametrize(("model_type", "name"), [MODELS[0], MODELS[2]], ids=["GPT2LMHeadModel", "ViT"])
+def test_of_three_models_the_centre_is_never_worse_than_the_starts(tmp_path: Path, model_type: str, name: str) -> None:
+    ends = [Checkpoint.open(random_folder(tmp_path / str(i), model_type, name, 3, weights_seed=i)) for i in range(3)]
+    task = inputs(*ends).unlabelled()
+    chosen = choose(ends, task, SHORT, rounds=2)
+    points = [point.midpoint for point in chosen.learned[0].history]
+    assert points[0] == pytest.approx(min(chosen.midpoints.values()), rel=1e-4)
+    assert min(points) <= points[0]
+    assert "centre" in chosen.why
+    assert chosen.learned[1].options.law == "dirichlet"
+    for end, pair in zip(ends[1:], chosen.pairs, strict=True):
+        one, other = (stock_model(model)(**_wide(task.inputs)).logits for model in (pair.b, end))
+        assert (one - other).abs().max() < 1e-9 * other.abs().max().clamp_min(1)
 
 
 def test_labels_are_used_where_there_are_some(tmp_path: Path) -> None:

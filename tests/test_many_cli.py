@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from onebasin import Checkpoint
 from onebasin.errors import BadOutput
+from onebasin.inspection import describe
 from onebasin.landscape import Simplex
 from onebasin.recipes import methods, running
 from onebasin.stock import stock_model
@@ -249,6 +250,9 @@ def test_three_sizes_become_one(cli, tmp_path):
     config = Checkpoint.open(tmp_path / "out").config
     assert (config["hidden_size"], config["intermediate_size"]) == (36, 77)
     assert cli("merge", *models[::-1], "-o", tmp_path / "turned", *QUICK)[0] == 0
+    plan = json.loads(cli("merge", *models, "-o", tmp_path / "plan", *QUICK, "--dry-run", "--json")[1])
+    one = describe(Checkpoint.open(tmp_path / "out"))["memory"]["align"]
+    assert plan["memory"] == one > max(describe(Checkpoint.open(x))["memory"]["align"] for x in models)
     larger = byte_llama(tmp_path / "larger", 3, intermediate_size=99)
     flags = ("--universe", tmp_path / "out", "-o", tmp_path / "more")
     code, _, err = cli("merge", *models, byte_llama(tmp_path / "small", 4), *flags)
@@ -295,8 +299,12 @@ def test_a_dry_run_names_all_models(cli, models, tmp_path):
     code, out, _ = cli("merge", *models[:3], "-o", tmp_path / "out", "--dry-run")
     assert code == 0
     assert "merge w, x and y (LlamaForCausalLM)" in out
-    code, out, _ = cli("align", *models[:3], "-o", tmp_path / "out", "--dry-run", "--json")
-    assert list(json.loads(out)["writes"]) == ["b", "c"]
+    plans = []
+    for method in ("auto", "weight"):
+        code, out, _ = cli("align", *models[:3], "-o", tmp_path / "out", "--method", method, "--dry-run", "--json")
+        plans.append(json.loads(out))
+        assert list(plans[-1]["writes"]) == ["b", "c"]
+    assert plans[0]["memory"] > plans[1]["memory"]  # learning holds all models at once
     assert not list(tmp_path.iterdir())
 
 
