@@ -71,7 +71,8 @@ def test_the_result_is_never_worse_than_the_starts_and_exact(tmp_path: Path, mod
 @pytest.mark.parametrize("name", [x for names in known().values() for x in names if "For" in x or "LMHead" in x])
 def test_every_model_that_predicts_is_served(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is what happens where no method is named, so no class may be left out."""
-    monkeypatch.setattr("onebasin.automatic.FEW", 12)
+    monkeypatch.setattr("onebasin.automatic.TEXTS", 12)
+    monkeypatch.setattr("onebasin.automatic.PICTURES", 12)
     model_type = next(kind for kind, names in known().items() if name in names)
     chosen = choose(pair(tmp_path, model_type, name), options=replace(SHORT, steps=1, batch=4))
     assert len(chosen.learned[1].history) == 2
@@ -101,7 +102,7 @@ def test_labels_are_used_where_there_are_some(tmp_path: Path) -> None:
 
 def test_nothing_given_means_synthetic_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = pair(tmp_path, *MODELS[2])
-    monkeypatch.setattr("onebasin.automatic.FEW", 30)
+    monkeypatch.setattr("onebasin.automatic.PICTURES", 30)
     chosen: Chosen = choose((a, b), options=SHORT)
     assert "no task was given" in chosen.why
     assert "made up 30 inputs" in chosen.why

@@ -46,7 +46,7 @@ def headless(tmp_path_factory) -> list[Path]:
 @pytest.fixture(autouse=True)
 def short(monkeypatch) -> None:
     monkeypatch.setattr(automatic, "MODEST", replace(MODEST, steps=2, batch=4, eval_every=1))
-    monkeypatch.setattr(automatic, "FEW", 20)
+    monkeypatch.setattr(automatic, "TEXTS", 20)
 
 
 def written(folder: Path) -> tuple[dict, dict]:

@@ -22,6 +22,7 @@ from onebasin.landscape import Simplex, evaluate
 from onebasin.landscape.simplex import middle
 from onebasin.learn import Learned, LearnedMatching, Progress, aligned_pairs, learn_together
 from onebasin.learn.teacher import Teacher, check_predicts, disagreement
+from onebasin.spec import Images
 from onebasin.tasks import Task, synthetic_task, training
 from onebasin.universe import Universe, match_universe
 from onebasin.universe.matching import ROUNDS, TOL
@@ -29,9 +30,9 @@ from onebasin.universe.universe import Match
 
 PROBES = 500  # inputs that activations are looked at on, at most
 HELD = 0.2  # the share of the inputs that is held back
-QUICK = LearnedMatching(steps=300, batch=64, lr=3e-3, eval_every=25, compile="off")
+QUICK = LearnedMatching(steps=300, batch=64, lr=3e-3, eval_every=25, compile="off", alpha=10.0)  # near the centre
 MODEST = replace(QUICK, steps=100, batch=16)  # minutes on a CPU
-FEW = 250  # inputs that are made up on a CPU
+TEXTS, PICTURES = 250, 1000  # inputs that are made up on a CPU: words are slow to write
 
 
 def quick(device: torch.device | str) -> LearnedMatching:
@@ -99,8 +100,9 @@ def choose(
 
 
 def _made_up(models: Sequence[Checkpoint], seed: int, device: torch.device | str) -> Task:
-    few = FEW if torch.device(device).type == "cpu" else None
-    return synthetic_task(models, samples=few, seed=seed, device=device)
+    few = PICTURES if isinstance(models[0].spec.inputs, Images) else TEXTS
+    samples = few if torch.device(device).type == "cpu" else None
+    return synthetic_task(models, samples=samples, seed=seed, device=device)
 
 
 def _centre(start: Universe, held: Task, teacher: Teacher | None, device: torch.device | str) -> float:
