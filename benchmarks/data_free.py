@@ -64,14 +64,14 @@ def measure_pair(zoo: Path, data: Path, pair: str, device: str) -> dict[str, Any
     }
     for seed in SEEDS:
         start = time.perf_counter()
-        chosen = choose(a, b, options=replace(QUICK, seed=seed), device=device)
+        chosen = choose((a, b), options=replace(QUICK, seed=seed), device=device)
         row = {"seconds": round(time.perf_counter() - start, 1), "why": chosen.why}
-        rows[f"auto, seed {seed}"] = {**row, **curves(a, b, chosen.aligned, test, device)}
+        rows[f"auto, seed {seed}"] = {**row, **curves(a, b, chosen.pairs[0], test, device)}
         print(pair, seed, [round(rows[f"auto, seed {seed}"][path]["barrier"]["loss"], 4) for path in PATHS],
               row["seconds"], file=sys.stderr, flush=True)  # fmt: skip
     spread = {path: [rows[f"auto, seed {seed}"][path]["barrier"]["loss"] for seed in SEEDS] for path in PATHS}
     summary = {p: {"mean": statistics.mean(x), "deviation": statistics.stdev(x)} for p, x in spread.items()}
-    starts = {"weight": by_weight.matched, "auto": chosen.learned.alignment}
+    starts = {"weight": by_weight.matched, "auto": chosen.learned[1].alignment}
     learning = {name: learned(a, b, begin, data, pair, device) for name, begin in starts.items()}
     return {"methods": rows, "auto, all seeds": summary, "learned with labels from": learning}
 

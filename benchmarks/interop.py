@@ -33,7 +33,18 @@ def measure() -> dict[str, Any]:
         for pair in PAIRS:
             for verb, more in (("align", ["--mergekit"]), ("merge", [])):
                 out = data / f"{verb}-{pair}"
-                onebasin(verb, zoo / f"{pair}-0", zoo / f"{pair}-1", "-o", out, "--dtype", "float32", *more)
+                onebasin(
+                    verb,
+                    zoo / f"{pair}-0",
+                    zoo / f"{pair}-1",
+                    "-o",
+                    out,
+                    "--dtype",
+                    "float32",
+                    "--method",
+                    "weight",
+                    *more,
+                )
         tool = install(data / "mergekit")
         return {
             "mergekit": MERGEKIT,

@@ -97,8 +97,8 @@ def alignments(a: Any, b: Any, probes: Any, device: str) -> Iterator[tuple[str, 
         "weight, p1-paper": lambda: align(a, b, weight=PRESETS["p1-paper"]),
         "weight, p1-code": lambda: align(a, b, weight=PRESETS["p1-code"]),
         "activation": lambda: align(a, b, "activation", batches=batches, device=device),
-        "auto": lambda: choose(a, b, device=device).aligned,
-        "auto, unlabelled inputs": lambda: choose(a, b, probes.unlabelled(), device=device).aligned,
+        "auto": lambda: choose((a, b), device=device).pairs[0],
+        "auto, unlabelled inputs": lambda: choose((a, b), probes.unlabelled(), device=device).pairs[0],
     }
     yield "none", None, 0.0
     for method, way in ways.items():

@@ -146,7 +146,7 @@ def test_the_same_words_in_one_order_are_no_strangers(cli, tmp_path):
 @pytest.mark.parametrize("ties", [(True, False), (False, True)], ids=["tied A", "tied B"])
 def test_a_tie_is_dealt_with_and_said(cli, tmp_path, ties):
     a, b = (byte_llama(tmp_path / str(i), i, tie_word_embeddings=tie) for i, tie in enumerate(ties))
-    code, _, err = cli("align", a, b, "-o", tmp_path / "out", "--dtype", "float64")
+    code, _, err = cli("align", a, b, "-o", tmp_path / "out", "--dtype", "float64", "--method", "weight")
     assert code == 0
     assert err.startswith(f"onebasin: warning: tied embeddings: {ties[0]} in A, {ties[1]} in B;")
     assert len(err.splitlines()) == 1
@@ -170,7 +170,12 @@ def test_data_that_do_not_fit_are_refused(cli, tmp_path, pair):
     refused(cli, tmp_path, ["align", a, b, *labels], ["do not fit the head", "classes 0 to 2", "found: 0 to 7"])
     builtin = ["--method", "activation", "--task", "builtin:shapes"]
     refused(cli, tmp_path, ["merge", *pair, *builtin], ["does not read images"])
-    refused(cli, tmp_path, ["merge", *pair, "--task", "builtin:python"], ["task is of no use to the method weight"])
+    refused(
+        cli,
+        tmp_path,
+        ["merge", *pair, "--method", "weight", "--task", "builtin:python"],
+        ["task is of no use to the method weight"],
+    )
     refused(cli, tmp_path, ["merge", *pair, "--method", "activation"], ["task is missing"])
     refused(cli, tmp_path, ["merge", *pair, "--samples", "3"], ["task.data is missing"])
 
@@ -238,7 +243,7 @@ def test_progress_on_a_terminal_and_ctrl_c(tmp_path):
     models = [byte_llama(tmp_path / str(i), i, **SLOW) for i in (0, 1)]
     before = sorted(tmp_path.rglob("*"))
     terminal, child = pty.openpty()
-    running = onebasin("align", *models, "-o", tmp_path / "out", stderr=child)
+    running = onebasin("align", *models, "-o", tmp_path / "out", "--method", "weight", stderr=child)
     os.close(child)
     shown = read_until(terminal, SWEEP)
     assert running.poll() is None
@@ -259,7 +264,7 @@ def test_progress_on_a_terminal_and_ctrl_c(tmp_path):
 def test_progress_names_the_steps_unless_it_should_be_quiet(cli, tmp_path, pair, monkeypatch, quiet):
     shown = io.StringIO()
     monkeypatch.setattr(output, "messages", Console(file=shown, force_terminal=True, width=100))
-    assert cli("align", *pair, "-o", tmp_path / "out", *["--quiet"] * quiet)[0] == 0
+    assert cli("align", *pair, "-o", tmp_path / "out", "--method", "weight", *["--quiet"] * quiet)[0] == 0
     assert (shown.getvalue() == "") == quiet
 
 
@@ -271,7 +276,7 @@ def test_an_interrupted_run_leaves_nothing(cli, tmp_path, pair, monkeypatch, mom
         raise KeyboardInterrupt
 
     monkeypatch.setattr(moment, stop)
-    code, out, err = cli("merge", *pair, "-o", tmp_path / "out")
+    code, out, err = cli("merge", *pair, "-o", tmp_path / "out", "--method", "weight")
     assert (code, out) == (130, "")
     assert err == "onebasin: interrupted; nothing unfinished is left behind\n"
     assert list(tmp_path.iterdir()) == []

@@ -10,6 +10,7 @@ import torch
 from random_models import random_folder
 
 from onebasin import Alignment, Checkpoint, canonicalize, transport
+from onebasin.archs import known
 from onebasin.automatic import QUICK, Chosen, choose
 from onebasin.errors import BadTask
 from onebasin.learn import LearnedMatching, learn
@@ -43,9 +44,9 @@ def test_a_scrambled_copy_comes_back_without_data(tmp_path: Path, model_type: st
     form.save(tmp_path / "a", dtype="F32")
     a = Checkpoint.open(tmp_path / "a")
     transport(form, Alignment.random(form.spec, seed=2)).save(tmp_path / "b", dtype="F32")
-    chosen = choose(a, Checkpoint.open(tmp_path / "b"), inputs(a), replace(SHORT, steps=1, lr=0.0))
+    chosen = choose((a, Checkpoint.open(tmp_path / "b")), inputs(a), replace(SHORT, steps=1, lr=0.0))
     x = inputs(a).inputs
-    middle, original = (stock_model(end)(**_wide(x)).logits for end in (chosen.aligned.midpoint(), a))
+    middle, original = (stock_model(end)(**_wide(x)).logits for end in (chosen.pairs[0].midpoint(), a))
     assert (middle - original).abs().max() < 1e-4 * original.abs().max().clamp_min(1)
     assert "weights" in chosen.why
 
@@ -58,26 +59,51 @@ def _wide(x: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def test_the_result_is_never_worse_than_the_starts_and_exact(tmp_path: Path, model_type: str, name: str) -> None:
     a, b = pair(tmp_path, model_type, name)
     task = inputs(a, b).unlabelled()
-    chosen = choose(a, b, task, SHORT)
-    points = [point.midpoint for point in chosen.learned.history]
+    chosen = choose((a, b), task, SHORT)
+    points = [point.midpoint for point in chosen.learned[1].history]
     assert points[0] == pytest.approx(min(chosen.midpoints.values()), rel=1e-4)
     assert min(points) <= points[0]
-    assert chosen.learned.options.loss == "agreement"
-    outputs = [stock_model(end)(**_wide(task.inputs)).logits for end in (chosen.aligned.b, b)]
+    assert chosen.learned[1].options.loss == "agreement"
+    outputs = [stock_model(end)(**_wide(task.inputs)).logits for end in (chosen.pairs[0].b, b)]
     assert (outputs[0] - outputs[1]).abs().max() < 1e-9 * outputs[1].abs().max().clamp_min(1)
+
+
+@pytest.mark.parametrize("name", [x for names in known().values() for x in names if "For" in x or "LMHead" in x])
+def test_every_model_that_predicts_is_served(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is what happens where no method is named, so no class may be left out."""
+    monkeypatch.setattr("onebasin.automatic.TEXTS", 12)
+    monkeypatch.setattr("onebasin.automatic.PICTURES", 12)
+    model_type = next(kind for kind, names in known().items() if name in names)
+    chosen = choose(pair(tmp_path, model_type, name), options=replace(SHORT, steps=1, batch=4))
+    assert len(chosen.learned[1].history) == 2
+
+
+@pytest.mark.parametrize(("model_type", "name"), [MODELS[0], MODELS[2]], ids=["GPT2LMHeadModel", "ViT"])
+def test_of_three_models_the_centre_is_never_worse_than_the_starts(tmp_path: Path, model_type: str, name: str) -> None:
+    ends = [Checkpoint.open(random_folder(tmp_path / str(i), model_type, name, 3, weights_seed=i)) for i in range(3)]
+    task = inputs(*ends).unlabelled()
+    chosen = choose(ends, task, SHORT, rounds=2)
+    points = [point.midpoint for point in chosen.learned[0].history]
+    assert points[0] == pytest.approx(min(chosen.midpoints.values()), rel=1e-4)
+    assert min(points) <= points[0]
+    assert "centre" in chosen.why
+    assert chosen.learned[1].options.law == "dirichlet"
+    for end, pair in zip(ends[1:], chosen.pairs, strict=True):
+        one, other = (stock_model(model)(**_wide(task.inputs)).logits for model in (pair.b, end))
+        assert (one - other).abs().max() < 1e-9 * other.abs().max().clamp_min(1)
 
 
 def test_labels_are_used_where_there_are_some(tmp_path: Path) -> None:
     a, b = pair(tmp_path, *MODELS[0])
-    chosen = choose(a, b, replace(inputs(a, b), name="text"), SHORT)
-    assert chosen.learned.options.loss == "task"
+    chosen = choose((a, b), replace(inputs(a, b), name="text"), SHORT)
+    assert chosen.learned[1].options.loss == "task"
     assert "task loss" in chosen.why
 
 
 def test_nothing_given_means_synthetic_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = pair(tmp_path, *MODELS[2])
-    monkeypatch.setattr("onebasin.tasks.synthetic.PICTURES", 30)
-    chosen: Chosen = choose(a, b, options=SHORT)
+    monkeypatch.setattr("onebasin.automatic.PICTURES", 30)
+    chosen: Chosen = choose((a, b), options=SHORT)
     assert "no task was given" in chosen.why
     assert "made up 30 inputs" in chosen.why
 
@@ -111,6 +137,6 @@ def test_a_task_loss_without_labels_is_refused(tmp_path: Path) -> None:
 def test_a_model_without_a_head_is_refused(tmp_path: Path, model_type: str, name: str) -> None:
     a, b = pair(tmp_path, model_type, name)
     with pytest.raises(BadTask, match="has no head"):
-        choose(a, b)
+        choose((a, b))
     with pytest.raises(BadTask, match="has no head"):
         learn(a, b, None, Task("none", "classification", {}, torch.zeros(1, dtype=torch.long), {}))

@@ -14,10 +14,12 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from onebasin import Checkpoint
+from onebasin.errors import BadOutput
+from onebasin.inspection import describe
 from onebasin.landscape import Simplex
-from onebasin.recipes import methods
+from onebasin.recipes import methods, running
 from onebasin.stock import stock_model
-from onebasin.universe import match_universe
+from onebasin.universe import load_universe, match_universe
 
 QUICK = ("--set", "matching.sweeps=3", "--set", "universe.rounds=2", "--device", "cpu")
 FEW = ("--task", "builtin:python", "--samples", "4", "--length", "8", "--device", "cpu")
@@ -51,7 +53,8 @@ def three(models, tmp_path_factory) -> Path:
 
     out = tmp_path_factory.mktemp("three") / "out"
     with pytest.raises(SystemExit) as done:
-        main(["merge", *map(str, models[:3]), "-o", str(out), "--weights", "2,1,1", "--dtype", "float64", "--quiet"])
+        main(["merge", *map(str, models[:3]), "-o", str(out), "--weights", "2,1,1", "--dtype", "float64", "--quiet",
+              "--method", "weight"])  # fmt: skip
     assert not done.value.code
     return out
 
@@ -133,7 +136,7 @@ def test_members_of_a_universe_need_no_alignment(cli, models, three, tmp_path):
 
 def test_two_weights_say_the_same_as_one(cli, models, tmp_path):
     for name, flags in {"one": ("--weight", "0.25"), "two": ("--weights", "3,1"), "other": ()}.items():
-        assert cli("merge", *models[:2], "-o", tmp_path / name, *flags)[0] == 0
+        assert cli("merge", *models[:2], "-o", tmp_path / name, "--method", "weight", *flags)[0] == 0
     assert same(tmp_path / "one", tmp_path / "two")
     assert not same(tmp_path / "one", tmp_path / "other")
 
@@ -169,6 +172,95 @@ def test_align_by_activations(cli, models, tmp_path):
     found = certificate(tmp_path / "out")
     assert all(own["output_drift"]["float64"] < 1e-9 for own in found["aligned"])
     assert found["inputs"]["samples"] == 4
+
+
+# ---- learning among three
+
+LEARN = ("--task", "synthetic", "--samples", "20", "--length", "6", "--steps", "2", "--set", "learn.batch=4",
+         "--set", "learn.eval_every=1", "--device", "cpu", "--dtype", "float64", "--quiet")  # fmt: skip
+ONCE = ("--set", "universe.rounds=1")
+
+
+@pytest.mark.parametrize("method", ["learned", "dual", "soft", "auto"])
+def test_three_models_learn_together(cli, models, tmp_path, method):
+    code, out, err = cli("align", *models[:3], "-o", tmp_path / "out", "--method", method, *LEARN, *ONCE)
+    assert code == 0, err
+    assert "centre" in out
+    found = certificate(tmp_path / "out")
+    exact = method != "soft"
+    assert [own["model"] for own in found["aligned"]] == ["x", "y"]
+    assert all((own["output_drift"]["float64"] < 1e-9) == exact for own in found["aligned"])
+    learning = found["learning"]
+    assert learning["options"]["law"] == "dirichlet"
+    assert learning["function_kept"] == exact
+    assert len(learning["history"]) == 3
+    assert len(learning["stream_scale"]) == 2
+    assert found["gauge"] == "the reference's"
+    assert not (tmp_path / "out.state").exists()
+    universe, others = load_universe(tmp_path / "out", [Checkpoint.open(folder) for folder in models[:3]])
+    assert others == []
+    assert max(max(g.displacement().values()) for g in universe.alignments[1:]) > 0.1
+
+
+def test_a_merge_learns_again_and_goes_on(cli, models, tmp_path, monkeypatch):
+    """The recipe gives the same bits; so does a run that was interrupted, by --resume."""
+    arguments = ("merge", *models[:3], "--method", "dual", "--start", "weight", *LEARN, *ONCE, "-o")
+    assert cli(*arguments, tmp_path / "one")[0] == 0
+    assert cli("run", tmp_path / "one" / "recipe.yaml", "-o", tmp_path / "two")[0] == 0
+    assert same(tmp_path / "one", tmp_path / "two")
+
+    def full(*_: object) -> None:
+        raise BadOutput("No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(running, "_write", full)
+        assert cli(*arguments, tmp_path / "three")[0] != 0
+    code, _, err = cli(*arguments, tmp_path / "three")
+    assert (code, "--resume" in err) == (2, True)
+    assert cli(*arguments, tmp_path / "three", "--resume")[0] == 0
+    assert same(tmp_path / "one", tmp_path / "three")
+    assert cli(*arguments, tmp_path / "other", "--set", "learn.seed=1")[0] == 0
+    assert not same(tmp_path / "one", tmp_path / "other")  # the control
+
+
+def test_learning_may_begin_with_a_universe_or_with_nothing(cli, models, three, tmp_path):
+    begin = {"universe": ("--universe", three, "--start", "weight"), "nothing": ("--start", "identity")}
+    for name, flags in begin.items():
+        code, out, err = cli("merge", *models[:3], "-o", tmp_path / name, *flags, *LEARN)
+        assert code == 0, err
+        assert "alignments of two models made: 0" in out
+        found = certificate(tmp_path / name)
+        assert found["method"] == "learned"
+        assert all(own["output_drift"]["float64"] < 1e-9 for own in found["aligned"])
+    assert not same(tmp_path / "universe", tmp_path / "nothing")
+
+
+# ---- models of unequal size
+
+
+def test_three_sizes_become_one(cli, tmp_path):
+    """B has the largest stream, C the largest FFN, so that no two of them have the size of all three."""
+    sizes: tuple[dict[str, int], ...] = ({}, {"hidden_size": 36}, {"intermediate_size": 77})
+    models = [byte_llama(tmp_path / str(i), i, **size) for i, size in enumerate(sizes)]
+    code, out, err = cli("merge", *models, "-o", tmp_path / "out", *QUICK, "--dtype", "float64", "--json")
+    assert code == 0
+    assert "widened first, exactly" in err
+    found = json.loads(out)
+    assert all(own["output_drift"]["float64"] < 1e-9 for own in (found["reference"], *found["aligned"]))
+    config = Checkpoint.open(tmp_path / "out").config
+    assert (config["hidden_size"], config["intermediate_size"]) == (36, 77)
+    assert cli("merge", *models[::-1], "-o", tmp_path / "turned", *QUICK)[0] == 0
+    plan = json.loads(cli("merge", *models, "-o", tmp_path / "plan", *QUICK, "--dry-run", "--json")[1])
+    one = describe(Checkpoint.open(tmp_path / "out"))["memory"]["align"]
+    assert plan["memory"] == one > max(describe(Checkpoint.open(x))["memory"]["align"] for x in models)
+    larger = byte_llama(tmp_path / "larger", 3, intermediate_size=99)
+    flags = ("--universe", tmp_path / "out", "-o", tmp_path / "more")
+    code, _, err = cli("merge", *models, byte_llama(tmp_path / "small", 4), *flags)
+    assert code == 0, err
+    code, _, err = cli("merge", *models, larger, "--universe", tmp_path / "out", "-o", tmp_path / "none")
+    assert code == 2
+    assert "The universe is too small" in err
+    assert "FFN 77 -> 99" in err
 
 
 # ---- barrier
@@ -207,15 +299,20 @@ def test_a_dry_run_names_all_models(cli, models, tmp_path):
     code, out, _ = cli("merge", *models[:3], "-o", tmp_path / "out", "--dry-run")
     assert code == 0
     assert "merge w, x and y (LlamaForCausalLM)" in out
-    code, out, _ = cli("align", *models[:3], "-o", tmp_path / "out", "--dry-run", "--json")
-    assert list(json.loads(out)["writes"]) == ["b", "c"]
+    plans = []
+    for method in ("auto", "weight"):
+        code, out, _ = cli("align", *models[:3], "-o", tmp_path / "out", "--method", method, "--dry-run", "--json")
+        plans.append(json.loads(out))
+        assert list(plans[-1]["writes"]) == ["b", "c"]
+    assert plans[0]["memory"] > plans[1]["memory"]  # learning holds all models at once
     assert not list(tmp_path.iterdir())
 
 
 LEARNED = ("--method", "learned", "--task", "builtin:python")
 REFUSED = {
-    "learned": (("merge", 3, *LEARNED), ["does not yet take more than two models", "weight or activation"]),
-    "auto": (("align", 3, "--method", "auto"), ["does not yet take more than two models"]),
+    "law": (("merge", 3, *LEARNED, "--set", "learn.law=half"), ["The law 'half' draws the share", "dirichlet"]),
+    "universe at rest": (("align", 3, *LEARNED, "--start", "identity", "--set", "universe.rounds=2"), ["identity"]),
+    "universe and auto": (("align", 3, "--method", "auto", "--universe", "x"), ["universe.folder is of no use"]),
     "weight of three": (("merge", 3, "--weight", "0.5"), ["weight is the share of B"]),
     "both": (("merge", 2, "--weight", "0.5", "--weights", "1,1"), ["weight is the share of B"]),
     "too few weights": (("merge", 3, "--weights", "0.5,0.5"), ["weights do not fit", "3 numbers"]),

@@ -236,7 +236,20 @@ def test_cli_align_writes_a_model_that_averages_with_the_reference(make, tmp_pat
     names = [str(c.store.folder) for c in (a, b)]
     for verb, out in (("align", "aligned"), ("merge", "merged")):
         with pytest.raises(SystemExit) as done:
-            main([verb, *names, "-o", str(tmp_path / out), "--dtype", "float64", "--quiet", "--json"])
+            main(
+                [
+                    verb,
+                    *names,
+                    "-o",
+                    str(tmp_path / out),
+                    "--dtype",
+                    "float64",
+                    "--quiet",
+                    "--json",
+                    "--method",
+                    "weight",
+                ]
+            )
         assert not done.value.code
     report = json.loads((tmp_path / "aligned" / "certificate.json").read_text())
     assert report["output_drift"]["float64"] < 1e-9
@@ -254,7 +267,8 @@ def test_cli_align_writes_a_model_that_averages_with_the_reference(make, tmp_pat
 def test_cli_align_writes_both_models_where_the_reference_is_tied(make, tmp_path):
     a, b = make("gpt2", tie_word_embeddings=True), make("gpt2", weights=1, tie_word_embeddings=True)
     with pytest.raises(SystemExit) as done:
-        main(["align", str(a.store.folder), str(b.store.folder), "-o", str(tmp_path / "out"), "--dtype", "float64"])
+        main(["align", str(a.store.folder), str(b.store.folder), "-o", str(tmp_path / "out"), "--dtype", "float64",
+              "--method", "weight"])  # fmt: skip
     assert not done.value.code
     assert apart(a, Checkpoint.open(tmp_path / "out" / "a")) < 1e-9
     assert apart(b, Checkpoint.open(tmp_path / "out" / "b")) < 1e-9

@@ -35,6 +35,7 @@ LEAST = {
     "merge": {"onebasin": 1, "verb": "merge", "models": ["a", "b"]},
     "barrier": {"onebasin": 1, "verb": "barrier", "models": ["a", "b"], "task": TASK},
 }
+WEIGHT = {**LEAST["align"], "method": "weight"}
 
 
 # ---- sections are dataclasses
@@ -171,7 +172,9 @@ def test_a_recipe_survives_being_written(verb, tmp_path):
     document = plain(first, tmp_path)
     assert parse(yaml.safe_load(yaml.safe_dump(document)), base=tmp_path) == first
     assert plain(parse(document, base=tmp_path), tmp_path) == document
+    assert "method" not in document  # decided when the models are known
     if verb != "barrier":
+        document = plain(parse({**LEAST[verb], "method": "weight"}), tmp_path)
         assert set(document["matching"]) == {field.name for field in fields(WeightMatching)}  # defaults written out
 
 
@@ -182,7 +185,7 @@ def test_a_recipe_survives_being_written(verb, tmp_path):
         ("align", {"onebasin": None}, ["onebasin has no such choice"]),
         ("align", {"verb": "mrege"}, ["verb has no such choice", "align, merge, barrier", "did you mean merge?"]),
         ("align", {"weight": 0.5}, ["weight is not a key of this recipe"]),
-        ("align", {"task": TASK}, ["task is of no use to the method weight"]),
+        ("align", {"method": "weight", "task": TASK}, ["task is of no use to the method weight"]),
         ("align", {"method": "activation"}, ["task is missing", "inputs for the method activation"]),
         ("align", {"method": "activation", "task": TASK, "matching": {"sweeps": 2}}, ["matching is of no use"]),
         ("align", {"models": ["a"]}, ["it takes two models or more", "found: a"]),
@@ -241,7 +244,7 @@ def test_settings_are_keys_of_the_recipe():
     found = parse(LEAST["align"], settings)
     assert found.matching == replace(WeightMatching(), sweeps=5, tol=1e-3)
     assert (found.write.dtype, found.models[1].revision, found.device) == ("bfloat16", "v1", "cpu")
-    assert parse(LEAST["align"]).matching == WeightMatching()
+    assert parse({**LEAST["align"], "method": "weight"}).matching == WeightMatching()
 
 
 @pytest.mark.parametrize("setting", ["sweeps", "=5", "matching.=5", "models.7.path=x", "verb.x=1", "device=[", ".=1"])
@@ -302,7 +305,8 @@ def test_a_folder_of_the_same_name_elsewhere_is_not_taken(pair, tmp_path, monkey
 def test_the_commit_of_a_hub_model_is_recorded(pair, tmp_path, monkeypatch):
     snapshot = shutil.copytree(pair[0], tmp_path / "snapshots" / "0123abc")
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: str(snapshot))
-    run(parse({**LEAST["align"], "models": ["some/model", str(pair[1])], "write": {"out": str(tmp_path / "out")}}))
+    models = ["some/model", str(pair[1])]
+    run(parse({**WEIGHT, "models": models, "write": {"out": str(tmp_path / "out")}}))
     written = yaml.safe_load((tmp_path / "out" / "recipe.yaml").read_text())
     assert written["models"][0] == {"path": "some/model", "revision": "0123abc"}
     assert isinstance(written["models"][1], str)
@@ -349,7 +353,7 @@ def test_flags_and_file_are_one(cli, pair, tmp_path):
 def test_the_folders_can_move_together(cli, pair, tmp_path):
     root = tmp_path / "here"
     shutil.copytree(pair[0].parent, root)
-    assert cli("align", root / "a", root / "b", "-o", root / "out")[0] == 0
+    assert cli("align", root / "a", root / "b", "-o", root / "out", "--method", "weight")[0] == 0
     text = (root / "out" / "recipe.yaml").read_text()
     assert "models: [../a, ../b]" in text
     assert str(tmp_path) not in text
@@ -361,7 +365,7 @@ def test_the_folders_can_move_together(cli, pair, tmp_path):
 def test_a_recipe_below_a_link_finds_its_models(cli, pair, tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "deep" / "er")
-    assert cli("align", *pair, "-o", tmp_path / "link" / "out")[0] == 0
+    assert cli("align", *pair, "-o", tmp_path / "link" / "out", "--method", "weight")[0] == 0
     assert cli("run", tmp_path / "link" / "out" / "recipe.yaml", "-o", tmp_path / "again", "--dry-run")[0] == 0
 
 
@@ -385,7 +389,7 @@ def test_transformers_loads_the_dtype_that_was_asked_for(cli, pair, tmp_path, ke
         (folder / "config.json").write_text(json.dumps({**config, **({key: "float32"} if key else {})}))
     for dtype, name in ((None, "float32"), ("bfloat16", "bfloat16"), ("float64", "float64")):
         out = tmp_path / f"out-{dtype}"
-        assert cli("merge", a, b, "-o", out, *(("--dtype", dtype) if dtype else ()))[0] == 0
+        assert cli("merge", a, b, "-o", out, "--method", "weight", *(("--dtype", dtype) if dtype else ()))[0] == 0
         assert str(AutoModelForCausalLM.from_pretrained(out).dtype) == f"torch.{name}"
 
 
@@ -409,7 +413,7 @@ def test_the_plan_is_what_happens(cli, tmp_path, verb, case, dtype):
     a, b = (gpt2(tmp_path / str(i), i, tie=case == "tied", tiny=case == "tiny") for i in (0, 1))
     kind = {"align": Align, "merge": Merge}[verb]
     write = {"out": str(tmp_path / "out"), **({"dtype": dtype} if dtype else {})}
-    recipe = parse({"onebasin": 1, "verb": verb, "models": [str(a), str(b)], "write": write})
+    recipe = parse({**WEIGHT, "verb": verb, "models": [str(a), str(b)], "write": write})
     assert type(recipe) is kind
     before = sorted(tmp_path.rglob("*"))
     plan = prepare(recipe).as_dict()
@@ -427,7 +431,7 @@ def test_the_plan_is_what_happens(cli, tmp_path, verb, case, dtype):
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(cli, pair, tmp_path):
     out = tmp_path / "out"
-    code, text, err = cli("merge", *pair, "-o", out, "--dry-run")
+    code, text, err = cli("merge", *pair, "-o", out, "--method", "weight", "--dry-run")
     assert (code, err) == (0, "")
     for piece in ("merge a and b (LlamaForCausalLM)", "method weight", "memory: about", f"writes: {out}", "gauge: the"):
         assert piece in text
@@ -456,18 +460,18 @@ def test_a_dry_run_refuses_what_a_run_refuses(cli, pair, tmp_path, dry):
 
 
 def test_a_recipe_for_mergekit(cli, pair, tmp_path):
-    assert cli("align", *pair, "-o", tmp_path / "out", "--mergekit")[0] == 0
+    assert cli("align", *pair, "-o", tmp_path / "out", "--method", "weight", "--mergekit")[0] == 0
     written = yaml.safe_load((tmp_path / "out" / "mergekit.yaml").read_text())
     assert (written["merge_method"], written["dtype"]) == ("linear", "float32")
     assert [entry["model"] for entry in written["models"]] == [str(pair[0]), str(tmp_path / "out")]
     assert [entry["parameters"]["weight"] for entry in written["models"]] == [0.5, 0.5]
-    assert cli("align", *pair, "-o", tmp_path / "plain")[0] == 0
+    assert cli("align", *pair, "-o", tmp_path / "plain", "--method", "weight")[0] == 0
     assert not (tmp_path / "plain" / "mergekit.yaml").exists()
 
 
 def test_a_recipe_for_mergekit_names_both_canonical_models(cli, tmp_path):
     a, b = gpt2(tmp_path / "x", 0, tie=True), gpt2(tmp_path / "y", 1, tie=True)
-    assert cli("align", a, b, "-o", tmp_path / "out", "--mergekit")[0] == 0
+    assert cli("align", a, b, "-o", tmp_path / "out", "--method", "weight", "--mergekit")[0] == 0
     written = yaml.safe_load((tmp_path / "out" / "mergekit.yaml").read_text())
     assert [entry["model"] for entry in written["models"]] == [str(tmp_path / "out" / x) for x in "ab"]
     for entry in written["models"]:

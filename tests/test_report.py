@@ -105,7 +105,7 @@ def test_a_barrier_has_curves_and_its_recipe(cli, pair, tmp_path):
 
 
 def test_an_aligned_model_has_heads_angles_and_a_certificate(cli, pair, tmp_path):
-    assert cli("align", *pair, "-o", tmp_path / "out")[0] == 0
+    assert cli("align", *pair, "-o", tmp_path / "out", "--method", "weight")[0] == 0
     found, certificate = (
         check(tmp_path / "out/report.html"),
         json.loads((tmp_path / "out/certificate.json").read_text()),
@@ -117,7 +117,7 @@ def test_an_aligned_model_has_heads_angles_and_a_certificate(cli, pair, tmp_path
 
 
 def test_a_merged_model_says_its_shares(cli, pair, tmp_path):
-    assert cli("merge", *pair, "--weight", "0.25", "-o", tmp_path / "out")[0] == 0
+    assert cli("merge", *pair, "--weight", "0.25", "-o", tmp_path / "out", "--method", "weight")[0] == 0
     assert "0.75 of a and 0.25 of b" in check(tmp_path / "out/report.html").text
 
 
@@ -132,7 +132,7 @@ def test_a_demo_shows_everything(shown):
 
 def test_several_aligned_models_are_shown_in_turn(cli, pair, tmp_path):
     """As the certificate of more than two models has them."""
-    assert cli("align", *pair, "-o", tmp_path / "out")[0] == 0
+    assert cli("align", *pair, "-o", tmp_path / "out", "--method", "weight")[0] == 0
     file = tmp_path / "out" / "certificate.json"
     one = json.loads(file.read_text())
     many = {key: one[key] for key in ("verb", "method", "gauge", "warnings", "versions")}
@@ -184,7 +184,7 @@ def test_numbers_come_from_the_files(shown, tmp_path):
 
 
 def test_a_broken_promise_is_not_called_kept(cli, pair, tmp_path):
-    assert cli("align", *pair, "-o", tmp_path / "out")[0] == 0
+    assert cli("align", *pair, "-o", tmp_path / "out", "--method", "weight")[0] == 0
     file = tmp_path / "out" / "certificate.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "output_drift": {"float64": 0.5}}))
     write_report(tmp_path / "out")
@@ -197,7 +197,7 @@ def test_hostile_names_stay_text(cli, pair, tmp_path):
     a = shutil.copytree(pair[0], tmp_path / HOSTILE)
     assert cli("barrier", a, pair[1], *FEW, "-o", tmp_path / "out")[0] == 0
     assert HOSTILE in check(tmp_path / "out" / "report.html").text
-    assert cli("align", a, pair[1], "-o", tmp_path / "out2")[0] == 0
+    assert cli("align", a, pair[1], "-o", tmp_path / "out2", "--method", "weight")[0] == 0
     assert HOSTILE in check(tmp_path / "out2" / "report.html").text
 
 

@@ -356,11 +356,13 @@ def test_the_command_line_in_either_order(cli, tmp_path, verb, larger_first):
     for name, settings in (("small", {}), ("large", {"hidden_size": 24, "num_attention_heads": 6})):
         open_random(tmp_path / name, "vit", 3, 5, **settings)
     order = ("large", "small") if larger_first else ("small", "large")
-    code, out, err = cli(verb, *(tmp_path / x for x in order), "-o", tmp_path / "out", "--json")
+    code, out, err = cli(verb, *(tmp_path / x for x in order), "-o", tmp_path / "out", "--json", "--method", "weight")
     assert code == 0
     assert "widened first, exactly" in err
     assert json.loads(out)["output_drift"]["float64"] < EXACT
     both = verb == "align" and not larger_first
+    assert ("reference" in json.loads(out)) == (not larger_first)  # the widened A has its own drift
+    assert larger_first or json.loads(out)["reference"]["output_drift"]["float64"] < EXACT
     for folder in [tmp_path / "out" / x for x in "ab"] if both else [tmp_path / "out"]:
         loads(folder, "ViTForImageClassification", hidden_size=24, num_attention_heads=6)
 

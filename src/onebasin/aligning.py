@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -126,17 +127,17 @@ def check_pair(a: Checkpoint, b: Checkpoint, name: str = "B") -> None:
         warnings.warn(f"{found.what}: {found.a} in A, {found.b} in {name}; {found.next_step}", stacklevel=3)
 
 
-def same_form(a: Checkpoint, b: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
+def same_form(*models: Checkpoint) -> tuple[Checkpoint, ...]:
     """Canonical forms of one size, the smaller widened; they must have reached the same families."""
-    form_a, form_b = to_one_size(*(canonicalize(c).checkpoint for c in (a, b)))
-    for space in form_a.spec.spaces:
-        families = form_a.spec.family(space), form_b.spec.family(space)
+    first, *others = forms = to_one_size(*(canonicalize(model).checkpoint for model in models))
+    for space, other in product(first.spec.spaces, others):
+        families = first.spec.family(space), other.spec.family(space)
         if families[0] != families[1]:
             raise Incompatible(
-                "The two models do not have the same symmetries",
+                "The models do not have the same symmetries",
                 space=space,
                 expected=families[0],
                 found=families[1],
                 next_step="one of them has gains that cannot be folded: see `onebasin verify` on each",
             )
-    return form_a, form_b
+    return forms

@@ -16,16 +16,18 @@ Models = Annotated[
 Method = Annotated[
     str | None,
     typer.Option(
-        help="weight (no data), activation (inputs of --task), learned, dual or soft (a labelled --task), or auto: the "
-        "best that can be had from what is given.",
-        show_default="weight",
+        help="auto (the best that can be had from what is given), weight (quick: no data, runs no model), activation "
+        "(inputs of --task), learned, dual or soft (a --task).",
+        show_default="auto; without a head weight or activation",
     ),
 ]
 Start = Annotated[
     str | None,
     typer.Option(help="What learning begins with: weight, activation or identity.", show_default="activation"),
 ]
-Steps = Annotated[int | None, typer.Option(help="Steps of learning (auto: 300).", show_default="1000")]
+Steps = Annotated[
+    int | None, typer.Option(help="Steps of learning (auto: 300 on a GPU, 100 on a CPU).", show_default="1000")
+]
 Learn = Annotated[
     list[str] | None,
     typer.Option(help="What learns: residual, qk, ov (these by default), heads, units, scale.  Repeatable."),

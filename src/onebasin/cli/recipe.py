@@ -57,8 +57,12 @@ def carry_out(recipe: Recipe, *, json: bool, quiet: bool, dry_run: bool = False,
     from onebasin.recipes import Barrier, prepare, run
     from onebasin.recipes.notes import noted
 
+    def say(text: str) -> None:
+        if not quiet:
+            typer.echo(f"onebasin: {text}", err=True)
+
     with noted(lambda text: typer.echo(f"onebasin: warning: {text}", err=True)), progress(quiet) as tick:
-        report = prepare(recipe, tick).as_dict() if dry_run else run(recipe, tick, resume=resume)
+        report = prepare(recipe, tick).as_dict() if dry_run else run(recipe, tick, resume=resume, say=say)
     show: Callable[[dict[str, Any]], None] = print_measured if isinstance(recipe, Barrier) else print_aligned
     if json:
         typer.echo(_json.dumps(report, indent=2))

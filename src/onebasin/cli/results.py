@@ -12,6 +12,8 @@ def print_plan(plan: dict[str, Any]) -> None:
     *others, last = plan["models"]
     how = f"method {plan['method']}" if "method" in plan else f"{plan['path']} path, {plan['points']} points"
     console.print(f"{plan['verb']} {', '.join(others)} and {last} ({plan['class']}): {how}, on {plan['device']}")
+    if plan.get("because"):
+        console.print(plan["because"])
     if plan["task"]:
         console.print(f"data: {plan['task']['name']}, {plan['task']['samples']:,} samples")
     if "memory" in plan:
@@ -24,31 +26,28 @@ def print_plan(plan: dict[str, Any]) -> None:
 
 def print_aligned(report: dict[str, Any]) -> None:
     """The heart of a certificate."""
-    if "universe" in report:
-        _print_universe(report)
-        return
-    drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in report["output_drift"].items())
+    many = "universe" in report
+    if many:
+        course = " -> ".join(f"{value:.4g}" for value in report["universe"]["objective"])
+        made = f"alignments of two models made: {report['universe']['alignments_made']}"
+        console.print(f"distance from the mean {course}; {made}" if course else made)
     if "why" in report:
         console.print(report["why"])
     elif "learning" in report:
         history = report["learning"]["history"]
-        best = min(point["midpoint"] for point in history)
-        console.print(f"loss at the midpoint, on samples held back: {history[0]['midpoint']:.4f} -> {best:.4f}")
-    console.print(f"distance of the weights {report['distance_before']:.4g} -> {report['distance_after']:.4g}")
-    console.print(f"aligned B against B, output drift: {drift}")
+        best, place = min(point["midpoint"] for point in history), "centre" if "aligned" in report else "midpoint"
+        console.print(f"loss at the {place}, on samples held back: {history[0]['midpoint']:.4f} -> {best:.4f}")
+    for own in report.get("aligned", [report]):
+        name, of = own.get("model", "aligned B"), "from A" if many else "of the weights"
+        distances = f"distance {of} {own['distance_before']:.4g} -> {own['distance_after']:.4g}"
+        console.print(f"{name}: {distances}, output drift {_drift(own)}")
+    if "reference" in report:
+        console.print(f"A as it is written: output drift {_drift(report['reference'])}")
     console.print(f"gauge: {report['gauge']}")
 
 
-def _print_universe(report: dict[str, Any]) -> None:
-    """How the models came together, and each of them."""
-    found, each = report["universe"], report.get("aligned", [report])
-    course = " -> ".join(f"{value:.4g}" for value in found["objective"])
-    console.print(f"distance from the mean {course}; alignments of two models made: {found['alignments_made']}")
-    for own in each:
-        drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in own["output_drift"].items())
-        moved = f"distance from A {own['distance_before']:.4g} -> {own['distance_after']:.4g}"
-        console.print(f"{own.get('model', 'aligned B')}: {moved}, output drift {drift}")
-    console.print(f"gauge: {report['gauge']}")
+def _drift(found: dict[str, Any]) -> str:
+    return ", ".join(f"{value:.1e} in {kind}" for kind, value in found["output_drift"].items())
 
 
 def print_measured(report: dict[str, Any]) -> None:

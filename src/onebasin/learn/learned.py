@@ -73,23 +73,38 @@ def scale_streams(form: Checkpoint, scale: float) -> Checkpoint:
 
 
 def forms_of(models: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """Canonical forms, all of the same families."""
-    pairs = [same_form(models[0], model) for model in models[1:]]
-    return [form.in_memory() for form in (pairs[0][0], *(form for _, form in pairs))]
+    """Canonical forms, all of the same size and families."""
+    return [form.in_memory() for form in same_form(*models)]
 
 
 def aligned(a: Checkpoint, b: Checkpoint, learned: Learned) -> Aligned:
     """B in A's basis and gauge by what was learned, like the result of matching."""
-    form_a, form_b = forms_of((a, b))
+    return aligned_pairs((a, b), (learned,))[0]
+
+
+def aligned_pairs(models: Sequence[Checkpoint], learned: Sequence[Learned]) -> tuple[Aligned, ...]:
+    """The first model with each of the others by what was `learned` of these, all in the gauge of the first.
+
+    Where that cannot be written of one, all are in canonical form.
+    """
+    form, *others = forms_of(models)
+    moved = [found.moved(other) for found, other in zip(learned, others, strict=True)]
+    pairs = [in_one_gauge(models[0], form, x) for x in moved]
+    reason = next((why for *_, why in pairs if why), None)
+    written = [(form, x) for x in moved] if reason else [(first, second) for first, second, _ in pairs]
+    matches = [_matched(form, other, found) for found, other in zip(learned, others, strict=True)]
+    return tuple(Aligned(*ends, match, reason) for ends, match in zip(written, matches, strict=True))
+
+
+def _matched(form_a: Checkpoint, form_b: Checkpoint, learned: Learned) -> Matched:
+    """The learned map, with the distances where learning began and where it ended."""
     pair = Pair.of(form_a, form_b)
     weight = block_weights(pair, "balanced")
     distances = tuple(
         sum(weight[leaf.name] * pair.distance(g.maps, leaf) for leaf in pair.spec.leaves.values())
         for g in (learned.base, learned.alignment)
     )
-    matched = Matched(learned.alignment, distances, converged=True)
-    first, second, reason = in_one_gauge(a, form_a, learned.moved(form_b))
-    return Aligned(first, second, matched, reason)
+    return Matched(learned.alignment, distances, converged=True)
 
 
 def aligned_together(
@@ -99,10 +114,5 @@ def aligned_together(
 
     Where that cannot be written, canonical forms of all and the reason.
     """
-    form, *others = forms_of(models)
-    moved = [found.moved(x) for found, x in zip(learned[1:], others, strict=True)]
-    pairs = [in_one_gauge(models[0], form, x) for x in moved]
-    reason = next((why for _, _, why in pairs if why), None)
-    if reason:
-        return (form, *moved), reason
-    return (models[0], *(other for _, other, _ in pairs)), None
+    pairs = aligned_pairs(models, learned[1:])
+    return (pairs[0].a, *(pair.b for pair in pairs)), pairs[0].reason

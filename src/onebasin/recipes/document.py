@@ -11,12 +11,14 @@ from typing import Any, Literal
 
 import yaml
 
-from onebasin.automatic import QUICK
+from onebasin.automatic import quick
 from onebasin.errors import BadRecipe
+from onebasin.landscape import pick_device
 from onebasin.landscape.curve import POINTS
 from onebasin.landscape.simplex import SIDE
 from onebasin.match import PRESETS
-from onebasin.recipes.recipe import VERBS, Aligning, Barrier, Merge, Recipe
+from onebasin.recipes.choice import named
+from onebasin.recipes.recipe import VERBS, Aligning, Barrier, Device, Merge, Recipe
 from onebasin.recipes.schema import convert, read_section, write_section
 from onebasin.tasks import on_files
 
@@ -93,8 +95,10 @@ def _spell_out_models(document: dict[str, Any]) -> None:
 
 
 def _spell_out_method(document: dict[str, Any]) -> None:
-    """The sections that the method looks at, so that their defaults are written out."""
-    method = document.get("method", "weight")
+    """The method, where a section names it, and what it looks at, so that all defaults are written out."""
+    method = named(document)
+    if method is not None:
+        document["method"] = method
     if method in ("learned", "dual", "soft"):
         document.setdefault("start", "activation")
         document.setdefault("learn", {})
@@ -102,13 +106,14 @@ def _spell_out_method(document: dict[str, Any]) -> None:
         if kind in (method, document.get("start")):
             document.setdefault(section, {})
     if method == "auto" and isinstance(document.setdefault("learn", {}), dict):
-        document["learn"] = {**write_section(QUICK), **document["learn"]}
+        device = convert(Device, document.get("device", "auto"), "device")
+        document["learn"] = {**write_section(quick(pick_device(device))), **document["learn"]}
 
 
 def _spell_out_number(document: dict[str, Any], kind: type[Recipe]) -> None:
     """The defaults that depend on how many models there are."""
     count = len(models) if isinstance(models := document.get("models"), list) else 0
-    if issubclass(kind, Aligning) and count > 2:
+    if issubclass(kind, Aligning) and count > 2 and document.get("start") != "identity":
         document.setdefault("universe", {})
     if kind is Merge and "weights" not in document and count:
         document.setdefault(*("weight", 0.5) if count == 2 else ("weights", [1.0] * count))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onebasin.aligning import Aligned, align, match_forms
+from onebasin.aligning import METHODS, Aligned, align, match_forms
 from onebasin.automatic import PROBES, choose
 from onebasin.checkpoint import Checkpoint
-from onebasin.learn import Learned, LearnedMatching, Progress, aligned, learn
+from onebasin.learn import Learned, LearnedMatching, Progress, aligned_pairs, learn_together
 from onebasin.recipes.plan import Plan, Tick
 from onebasin.recipes.recipe import Align, Merge
 from onebasin.recipes.sections import Gathering
 from onebasin.tasks import training
-from onebasin.universe import Universe, load_universe, match_universe
+from onebasin.universe import Universe, as_they_are, load_universe, match_universe
 from onebasin.universe.storage import facts, save_universe
 from onebasin.universe.universe import called
 
@@ -46,30 +47,40 @@ class Found:
 
 def find(plan: Plan, recipe: Align | Merge, state: Path, tick: Tick) -> Found:
     """Align the models by the method of the recipe.  Learning keeps its state in `state`."""
-    if recipe.gathers:
-        universe = _gathered(plan, recipe, tick)
-        return Found(universe.aligned(), {"universe": facts(universe)}, universe)
-    a, b = plan.models
-    if recipe.method in ("weight", "activation"):
-        return Found((_matched(plan, recipe, recipe.method, tick),), {})
+    if recipe.method in METHODS:
+        return _matched(plan, recipe, tick)
     if recipe.method == "auto":
-        chosen = choose(a, b, plan.data, recipe.learn, device=plan.device, folder=state, tick=tick)
-        told = {"why": chosen.why, "starts": chosen.midpoints, "learning": course(chosen.learned)}
-        return Found((chosen.aligned,), told)
+        gathering = recipe.universe or Gathering()
+        chosen = choose(
+            plan.models, plan.data, recipe.learn, rounds=gathering.rounds, tol=gathering.tol, device=plan.device,
+            folder=state, tick=tick, learning=partial(shown, tick=tick),
+        )  # fmt: skip
+        return _learned(recipe, chosen.universe, chosen.learned, {"why": chosen.why, "starts": chosen.midpoints})
     assert plan.data is not None
-    start = None if recipe.start == "identity" else _matched(plan, recipe, str(recipe.start), tick).matched
+    start = as_they_are(plan.models) if recipe.start == "identity" else _gathered(plan, recipe, str(recipe.start), tick)
     held = min(HELD, max(1, len(training(plan.data)) // 10))
-    how = options(recipe, labelled=plan.data.labelled)
-    found = learn(
-        a, b, start, plan.data, held, how, device=plan.device, folder=state,
-        tick=lambda now: shown(now, tick),
+    learned = learn_together(
+        plan.models, (None, *start.alignments[1:]), plan.data, held, options(recipe, labelled=plan.data.labelled),
+        device=plan.device, folder=state, tick=partial(shown, tick=tick),
     )  # fmt: skip
-    return Found((aligned(a, b, found),), {"start": recipe.start, "learning": course(found)})
+    return _learned(recipe, start, learned, {"start": recipe.start})
 
 
-def _matched(plan: Plan, recipe: Align | Merge, method: str, tick: Tick) -> Aligned:
-    a, b = plan.models
-    return align(a, b, **_how(plan, recipe, method), tick=tick)
+def _matched(plan: Plan, recipe: Align | Merge, tick: Tick) -> Found:
+    if not recipe.gathers:
+        a, b = plan.models
+        return Found((align(a, b, **_how(plan, recipe, str(recipe.method)), tick=tick),), {})
+    universe = _gathered(plan, recipe, str(recipe.method), tick)
+    return Found(universe.aligned(), {"universe": facts(universe)}, universe)
+
+
+def _learned(recipe: Align | Merge, start: Universe, learned: Sequence[Learned], told: dict[str, Any]) -> Found:
+    """The models by what was learned of each, from `start` on."""
+    told, pairs = {**told, "learning": course(learned[1:])}, aligned_pairs(start.models, learned[1:])
+    if not recipe.gathers:
+        return Found(pairs, told)
+    universe = start.moved([own.alignment for own in learned])
+    return Found(pairs, {"universe": facts(universe), **told}, universe)
 
 
 def _how(plan: Plan, recipe: Align | Merge, method: str) -> dict[str, Any]:
@@ -81,10 +92,10 @@ def _how(plan: Plan, recipe: Align | Merge, method: str) -> dict[str, Any]:
     return {"method": method, "batches": batches, "device": plan.device, **options}
 
 
-def _gathered(plan: Plan, recipe: Align | Merge, tick: Tick) -> Universe:
+def _gathered(plan: Plan, recipe: Align | Merge, method: str, tick: Tick) -> Universe:
     """All models in one frame: found anew, or models added to a universe that is there."""
-    how = recipe.universe or Gathering()
-    match = partial(match_forms, **_how(plan, recipe, recipe.method))
+    how = recipe.universe or Gathering(rounds=1)  # the mean of two models tells nothing new
+    match = partial(match_forms, **_how(plan, recipe, method))
     if how.folder is None:
         return match_universe(plan.models, match, rounds=how.rounds, tol=how.tol, tick=tick)
     universe, others = load_universe(how.folder, plan.models)
@@ -110,12 +121,13 @@ def shown(now: Progress, tick: Tick) -> None:
     tick(f"learning: {now}", now.step, now.steps)
 
 
-def course(learned: Learned) -> dict[str, Any]:
-    """What learning did, as plain data."""
+def course(moved: Sequence[Learned]) -> dict[str, Any]:
+    """What learning did with all models that were moved, as plain data."""
+    first, scales = moved[0], [own.scale for own in moved]
     return {
-        "options": learned.options.as_dict(),
-        "best_step": learned.best_step,
-        "function_kept": learned.exact,
-        "stream_scale": learned.scale,
-        "history": [asdict(point) for point in learned.history],
+        "options": first.options.as_dict(),
+        "best_step": first.best_step,
+        "function_kept": first.exact,
+        "stream_scale": scales[0] if len(scales) == 1 else scales,
+        "history": [asdict(point) for point in first.history],
     }

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
-from onebasin.aligning import check_pair, in_one_gauge
+from onebasin.aligning import METHODS, check_pair, in_one_gauge
 from onebasin.checkpoint import DTYPES, Checkpoint, check_output, shards
 from onebasin.errors import BadRecipe
-from onebasin.inspection import describe
+from onebasin.inspection import FLOAT64, describe
 from onebasin.landscape import Simplex, path_between, pick_device
+from onebasin.learn.laws import law_for
+from onebasin.learn.teacher import check_predicts
+from onebasin.recipes.choice import decided
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
 from onebasin.report.card import name_of
 from onebasin.report.certificate import gauge_words
 from onebasin.tasks import Task, load_task
 from onebasin.universe import common_forms, load_universe
 from onebasin.universe.universe import called
+from onebasin.widening.pair import one_size
 
 
 class Tick(Protocol):
@@ -34,14 +38,19 @@ def silent(step: str, done: float = 0, total: float = 0) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """Checked models and the data; `writes` maps folders inside the output to bytes of weights."""
+    """Checked models and the data; `writes` maps folders inside the output to bytes of weights.
+
+    `recipe` has a method, and `because` says why where none was named.  `memory` is about how many bytes it takes.
+    """
 
     recipe: Recipe
     models: tuple[Checkpoint, ...]
     data: Task | None
     device: torch.device
-    gauge: str | None
-    writes: Mapping[str, int]
+    gauge: str | None = None
+    writes: Mapping[str, int] = field(default_factory=dict)
+    memory: int = 0
+    because: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """What `--dry-run` prints, as plain data."""
@@ -56,8 +65,8 @@ class Plan:
         }
         if isinstance(recipe, Barrier):
             return {**facts, "path": recipe.path, "points": recipe.points}
-        return {**facts, "method": recipe.method, "gauge": self.gauge, "writes": dict(self.writes),
-                "memory": describe(self.models[0])["memory"]["align"]}  # fmt: skip
+        return {**facts, "method": recipe.method, "because": self.because, "gauge": self.gauge,
+                "writes": dict(self.writes), "memory": self.memory}  # fmt: skip
 
 
 def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint] | None = None) -> Plan:
@@ -81,11 +90,15 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
             path_between(recipe.path, *models)
         else:
             Simplex(models)
-        return Plan(recipe, models, data, device, None, {})
+        return Plan(recipe, models, data, device)
+    recipe, because = decided(recipe, models[0].spec, device)
+    if recipe.learn is not None:
+        check_predicts(models[0])
+        law_for(recipe.learn.law, len(models))
     if recipe.universe is not None and recipe.universe.folder is not None:
         load_universe(recipe.universe.folder, models)
     tick("what will be written")
-    first, *others = common_forms(models)
+    first, *others = forms = common_forms(models)
     found = [in_one_gauge(models[0], first, other) for other in others]
     reason, code = found[0][2], dtype_code(recipe.write.dtype)
     parts = parts_of(recipe, [found[0][0], *(second for _, second, _ in found)], reason)
@@ -94,7 +107,15 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
         shards(tensors, recipe.write.max_shard_size)
     writes = {folder: sum(tensor.nbytes for tensor in tensors) for folder, tensors in planned.items()}
     _check_out(recipe, sum(writes.values()))
-    return Plan(recipe, models, data, device, gauge_words(reason), writes)
+    memory = memory_of(models, forms, learns=recipe.method not in METHODS)
+    return Plan(recipe, models, data, device, gauge_words(reason), writes, memory, because)
+
+
+def memory_of(models: Sequence[Checkpoint], forms: Sequence[Checkpoint], *, learns: bool) -> int:
+    """Bytes: that of aligning the two largest, in the size they are widened to; learning holds all models at once."""
+    sizes = [describe(x) for x in (*models, *(form for form in forms[:1] if not one_size(form.spec, models[0].spec)))]
+    more = (len(models) - 2) * FLOAT64 * max(size["parameters"] for size in sizes) if learns else 0
+    return more + max(int(size["memory"]["align"]) for size in sizes)
 
 
 def parts_of(recipe: Align | Merge, models: Sequence[Checkpoint], reason: str | None) -> dict[str, Checkpoint]:

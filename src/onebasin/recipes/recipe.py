@@ -15,7 +15,6 @@ Method = Literal["weight", "activation", "learned", "dual", "soft", "auto"]
 Start = Literal["weight", "activation", "identity"]
 Device = Literal["auto", "cpu", "cuda"]
 
-TOGETHER = ("weight", "activation")  # methods that bring more than two models together
 SECTIONS = ("start", "matching", "activation", "learn", "task")
 USED: dict[str, tuple[str, ...]] = {  # method -> the sections that it looks at
     "weight": ("matching",),
@@ -32,11 +31,12 @@ class Aligning:
     """Two models or more, and how the others are brought into the basis of the first.
 
     `matching` are the options of weight matching, `activation` those of activation matching; `start` is what learning
-    begins with, and `learn` are its options; `universe` is for more than two models.
+    begins with, and `learn` are its options; `universe` is for more than two models.  A method that is not named is
+    decided on when the models are known (`onebasin.recipes.choice`).
     """
 
     models: tuple[Model, ...]
-    method: Method = "weight"
+    method: Method | None = None
     start: Start | None = None
     matching: WeightMatching | None = None
     activation: ActivationMatching | None = None
@@ -53,24 +53,22 @@ class Aligning:
     def __post_init__(self) -> None:
         check_models(self.models)
         self._check_universe()
-        if self.task is None and self.method not in ("weight", "auto"):
+        if self.task is None and self.method not in ("weight", "auto", None):
             step = "give the data: --task, or task.data in the recipe"
             raise BadRecipe("task is missing", expected=f"inputs for the method {self.method}", next_step=step)
         for section in SECTIONS:
-            if getattr(self, section) is not None and section not in USED[self.method]:
+            if self.method and getattr(self, section) is not None and section not in USED[self.method]:
                 step = "leave it out, or choose another method"
                 raise BadRecipe(f"{section} is of no use to the method {self.method}", next_step=step)
 
     def _check_universe(self) -> None:
         if self.universe is not None and len(self.models) == 2 and self.universe.folder is None:
             raise BadRecipe("universe is of no use to two models", next_step="leave it out, or give more models")
-        if self.gathers and self.method not in TOGETHER:
-            raise BadRecipe(
-                f"the method {self.method} does not yet take more than two models",
-                expected=" or ".join(TOGETHER),
-                found=f"{len(self.models)} models",
-                next_step=f"use one of these, or give two models to {self.method}",
-            )
+        if self.universe is not None and self.start == "identity":
+            raise BadRecipe("universe is of no use to the start identity", next_step="leave it out, or start otherwise")
+        if self.universe is not None and self.universe.folder is not None and self.method == "auto":
+            step = "name a method that begins with it: weight, activation or learned"
+            raise BadRecipe("universe.folder is of no use to the method auto", next_step=step)
 
 
 @dataclass(frozen=True)

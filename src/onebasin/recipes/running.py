@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -26,17 +26,20 @@ from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
 from onebasin.recipes.sections import Model
 from onebasin.report import plot
 from onebasin.report.card import aligned_text, merged_text, model_card, name_of
-from onebasin.report.certificate import certificate
+from onebasin.report.certificate import certificate, exactness
 from onebasin.report.html import write_report
 from onebasin.report.mergekit import linear_merge
 from onebasin.report.ternary import ternary
 from onebasin.report.versions import versions
 
 
-def run(recipe: Recipe, tick: Tick = silent, *, resume: bool = False) -> dict[str, Any]:
+def run(
+    recipe: Recipe, tick: Tick = silent, *, resume: bool = False, say: Callable[[str], None] = lambda text: None
+) -> dict[str, Any]:
     """Check, align or measure, write.  Returns the certificate, or the curve or surface with its barrier.
 
     `resume` goes on with learning that was interrupted: its state lies beside the output folder until that is written.
+    `say` is told which method is taken where the recipe names none.
     """
     with noted() as notes:
         if isinstance(recipe, Barrier):
@@ -48,7 +51,11 @@ def run(recipe: Recipe, tick: Tick = silent, *, resume: bool = False) -> dict[st
                 found=state,
                 next_step="give --resume to go on with it, or remove it to begin anew",
             )
-        report = _align(prepare(recipe, tick), recipe, state, notes, tick)
+        plan = prepare(recipe, tick)
+        if plan.because is not None:
+            say(plan.because)
+        assert not isinstance(plan.recipe, Barrier)
+        report = _align(plan, plan.recipe, state, notes, tick)
         shutil.rmtree(state, ignore_errors=True)
         return report
 
@@ -67,6 +74,7 @@ def certify(plan: Plan, recipe: Align | Merge, found: Found, notes: Iterable[str
         "verb": recipe.verb,
         "models": [name_of(model.path) for model in recipe.models],
         "method": recipe.method,
+        **({} if plan.because is None else {"because": plan.because}),
         **found.told,
         "inputs": None if plan.data is None else dict(plan.data.about),
         "device": str(plan.device),
@@ -77,13 +85,16 @@ def certify(plan: Plan, recipe: Align | Merge, found: Found, notes: Iterable[str
 
 
 def _certified(plan: Plan, found: Found) -> dict[str, Any]:
-    """The certificate of the aligned model, or of all of them where there are more than one."""
+    """The certificate of the aligned model, or of all of them where there are more than one; of the reference as well
+    where it could not stay as it was."""
     each = [certificate(model, pair) for model, pair in zip(plan.models[1:], found.aligned, strict=True)]
+    first = found.aligned[0]
+    kept = {} if first.reason is None else {"reference": exactness(plan.models[0], first.a)}
     if len(each) == 1:
-        return each[0]
+        return {**each[0], **kept}
     names = [name_of(model.path) for model in plan.recipe.models[1:]]
     shared = {key: each[0][key] for key in ("gauge", "versions")}
-    return {**shared, "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
+    return {**shared, **kept, "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
 
 
 def write(plan: Plan, recipe: Align | Merge, found: Found, report: dict[str, Any], tick: Tick = silent) -> None:
@@ -110,8 +121,8 @@ def write(plan: Plan, recipe: Align | Merge, found: Found, report: dict[str, Any
 def _card(recipe: Align | Merge) -> str:
     names = [name_of(model.path) for model in recipe.models]
     if isinstance(recipe, Align):
-        return model_card("Aligned model", names, aligned_text(names, recipe.method))
-    return model_card("Merged model", names, merged_text(names, recipe.shares, recipe.method))
+        return model_card("Aligned model", names, aligned_text(names, str(recipe.method)))
+    return model_card("Merged model", names, merged_text(names, recipe.shares, str(recipe.method)))
 
 
 def _address(model: Model) -> str:

@@ -17,11 +17,9 @@ from onebasin.verification import drifts
 
 def certificate(original: Checkpoint, aligned: Aligned) -> dict[str, Any]:
     """Output drift of aligned B against `original` B by dtype, and what the maps are and did."""
-    drift, rounding = drifts(original, aligned.b.in_memory(), aligned.alignment)
     distances = aligned.matched.distances
     return {
-        "output_drift": drift,
-        "rounding_alone": rounding,
+        **exactness(original, aligned.b, aligned.alignment),
         "gauge": gauge_words(aligned.reason),
         "distance_before": distances[0],
         "distance_after": distances[-1],
@@ -35,6 +33,12 @@ def certificate(original: Checkpoint, aligned: Aligned) -> dict[str, Any]:
         "angles": turning_angles(aligned.alignment),
         "versions": versions(),
     }
+
+
+def exactness(original: Checkpoint, written: Checkpoint, alignment: Alignment | None = None) -> dict[str, Any]:
+    """Output drift by dtype of what is written against the original, moved by an alignment or by none."""
+    drift, rounding = drifts(original, written.in_memory(), alignment or Alignment.identity(written.spec))
+    return {"output_drift": drift, "rounding_alone": rounding}
 
 
 def gauge_words(reason: str | None) -> str:

@@ -33,7 +33,7 @@ def digest(model: Checkpoint) -> str:
 def facts(universe: Universe) -> dict[str, Any]:
     """How a universe came about, as plain data."""
     return {
-        "rounds": len(universe.objective) - 1,
+        "rounds": max(len(universe.objective) - 1, 0),
         "objective": list(universe.objective),
         "settled": universe.settled,
         "alignments_made": universe.matches,

@@ -18,6 +18,7 @@ from onebasin.errors import Incompatible
 from onebasin.landscape.paths import check_same_tensors
 from onebasin.match import Matched, Pair
 from onebasin.match.blocks import block_weights
+from onebasin.widening.pair import growth, one_size
 
 Match = Callable[[Checkpoint, Checkpoint, Alignment | None], Matched]
 """ALIGN(reference, model, where to go on from), of canonical forms."""
@@ -52,15 +53,22 @@ class Universe:
         models, forms = (tuple(given[m] for m in members) for given in (self.models, self.forms))
         return replace(self, models=models, forms=forms, alignments=alignments)
 
+    def moved(self, alignments: Sequence[Alignment]) -> Universe:
+        """The same models by other maps."""
+        by = replace(self, alignments=tuple(alignments))
+        return replace(by, objective=(centre(by.members(), weights_of(self.forms[0]))[1],))
+
     def add(self, model: Checkpoint, match: Match = match_forms) -> Universe:
         """The universe with one more model, at the cost of one alignment: with the mean of those that are there."""
-        forms = common_forms([*self.models, model])
-        weight = weights_of(self.forms[0])
-        mean, _ = centre(self.members(), weight)
-        found = match(mean, forms[-1], None).alignment
-        grown = replace(self, models=(*self.models, model), forms=forms, alignments=(*self.alignments, found))
-        _, spread = centre(grown.members(), weight)
-        return replace(grown, objective=(spread,), matches=self.matches + 1)
+        forms, before = common_forms([*self.models, model]), self.forms[0].spec
+        if not one_size(before, forms[0].spec):
+            step = "align all models anew, without --universe"
+            found = growth(before, forms[0].spec)
+            raise Incompatible("The universe is too small for the new model", found=found, next_step=step)
+        mean, _ = centre(self.members(), weights_of(self.forms[0]))
+        new = match(mean, forms[-1], None).alignment
+        grown = replace(self, models=(*self.models, model), forms=forms, matches=self.matches + 1)
+        return grown.moved([*self.alignments, new])
 
     def aligned(self) -> tuple[Aligned, ...]:
         """The first model with each of the others, in the first one's basis and gauge where that can be written."""
@@ -73,20 +81,24 @@ class Universe:
 
 
 def common_forms(models: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Canonical forms of models that have one basis in common; the others are refused."""
+    """Canonical forms, of one size, of models that have one basis in common; others are refused."""
     if len(models) < 2:
         step = "give two models or more"
         raise Incompatible(
             "A universe has more than one model", expected="2 or more", found=len(models), next_step=step
         )
-    forms: list[Checkpoint] = []
     for i, model in enumerate(models[1:], 1):
         check_pair(models[0], model, called(i))
-        first, form = same_form(models[0], model)
-        forms = forms or [first]
+    forms = same_form(*models)
+    for form in forms[1:]:
         check_same_tensors(forms[0], form)
-        forms.append(form)
-    return tuple(forms)
+    return forms
+
+
+def as_they_are(models: Sequence[Checkpoint]) -> Universe:
+    """The universe of identities: nothing is aligned yet."""
+    forms = common_forms(models)
+    return Universe(tuple(models), forms, tuple(Alignment.identity(form.spec) for form in forms))
 
 
 def called(i: int) -> str:

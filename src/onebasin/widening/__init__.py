@@ -1,1 +1,1 @@
-"""Models of unequal size: exact enlargement, and the smallest size that two models can both be brought to."""
+"""Models of unequal size: exact enlargement, and the smallest size that some models can all be brought to."""

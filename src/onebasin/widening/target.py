@@ -1,4 +1,4 @@
-"""Sizes as settings: what a target may change, its table, and the smallest sizes that two models both widen to."""
+"""Sizes as settings: what a target may change, its table, and the smallest sizes that all of some models widen to."""
 
 from __future__ import annotations
 
@@ -82,27 +82,27 @@ def sizes_of(spec: ModelSpec) -> dict[str, int]:
     return {"residual": sizes["residual"], "heads": heads, **sizes}
 
 
-def common_config(a: ModelSpec, b: ModelSpec) -> dict[str, Any]:
-    """The settings of the smallest model that both widen to, with the eps of A; for tables in canonical form.
+def common_config(*specs: ModelSpec) -> dict[str, Any]:
+    """The settings of the smallest model that all widen to, with the eps of the first; for tables in canonical form.
 
-    Sizes are the larger of the two, or a common multiple: for rotary heads, for streams whose coordinates repeat, and
+    Sizes are the largest of all, or a common multiple: for rotary heads, for streams whose coordinates repeat, and
     for the residual width, which is a multiple of the number of heads in any case.
     """
-    fields, ours, theirs = fields_of(a), sizes_of(a), sizes_of(b)
-    size = {role: max(n, theirs[role]) for role, n in ours.items()}
-    queries = max(x["heads"] // x["kv_heads"] for x in (ours, theirs))
+    first, fields, sizes = specs[0], fields_of(specs[0]), [sizes_of(spec) for spec in specs]
+    size = {role: max(own[role] for own in sizes) for role in sizes[0]}
+    queries = max(own["heads"] // own["kv_heads"] for own in sizes)
     size["heads"] = size["kv_heads"] * queries
-    rotary = any(a.family(name) <= ROTARY for name in a.spaces)
-    head_step = math.lcm(ours["head"], theirs["head"]) if rotary else 1
-    repeating = any(repeats(spec, places_of(spec)["residual"]) for spec in (a, b))
-    step = math.lcm(ours["residual"], theirs["residual"]) if repeating else 1
+    rotary = any(first.family(name) <= ROTARY for name in first.spaces)
+    head_step = math.lcm(*(own["head"] for own in sizes)) if rotary else 1
+    repeating = any(repeats(spec, places_of(spec)["residual"]) for spec in specs)
+    step = math.lcm(*(own["residual"] for own in sizes)) if repeating else 1
     size["head"] = _multiple(size["head"], head_step)
     size["residual"] = _multiple(size["residual"], step)
     if "head" in fields:
         size["residual"] = _multiple(size["residual"], math.lcm(step, size["heads"]))
     else:
         size |= _tied(size, queries, step, head_step)
-    eps = next(norm.eps for norm in a.norms.values())
+    eps = next(norm.eps for norm in first.norms.values())
     return {field: eps if role == "eps" else size[role] for role, field in fields.items()}
 
 

@@ -40,13 +40,13 @@ def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object, *, extra: 
     return form.derive({leaf.name: recipe(leaf) for leaf in form.spec.leaves.values()}, spec=spec, config=config)
 
 
-def to_one_size(a: Checkpoint, b: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
-    """Both as they are where they have one size and eps; otherwise both in the smallest size that either widens to."""
-    if one_size(a.spec, b.spec):
-        return a, b
-    a, b = (canonicalize(end).checkpoint for end in (a, b))
-    settings = common_config(a.spec, b.spec)
-    return widen(a, settings), widen(b, settings)
+def to_one_size(*models: Checkpoint) -> tuple[Checkpoint, ...]:
+    """All as they are where they have one size and eps; otherwise all in the smallest size that each widens to."""
+    if all(one_size(models[0].spec, model.spec) for model in models[1:]):
+        return models
+    forms = [canonicalize(model).checkpoint for model in models]
+    settings = common_config(*(form.spec for form in forms))
+    return tuple(widen(form, settings) for form in forms)
 
 
 def gain_leaves(spec: ModelSpec) -> set[str]:
