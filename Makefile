@@ -1,13 +1,16 @@
 # Every target works in a fresh clone: the first one creates .venv and installs the pinned versions.
 PY := .venv/bin/python
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-transformers4 lint bench dist clean
 
 demo: .venv/installed  ## two small models trained here, aligned by every method; then open demo/report.html
 	$(PY) -m onebasin demo
 
 test: .venv/installed  ## two workers of one thread each
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2
+
+test-transformers4: .venv4/installed  ## the same tests on the newest transformers 4, in an environment of its own
+	OMP_NUM_THREADS=1 .venv4/bin/python -m pytest -n 2
 
 lint: .venv/installed  ## style, format, types
 	$(PY) -m ruff check .
@@ -17,11 +20,20 @@ lint: .venv/installed  ## style, format, types
 bench: .venv/installed  ## measure again what the documentation quotes
 	$(PY) benchmarks/run.py
 
+dist: .venv/installed  ## sdist and wheel
+	$(PY) -m build
+
 clean:
-	rm -rf .venv demo dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv4 demo dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: pyproject.toml constraints.txt
 	python3 -m venv --clear .venv
 	$(PY) -m pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $@
+
+.venv4/installed: pyproject.toml constraints.txt constraints-transformers4.txt
+	python3 -m venv --clear .venv4
+	sort -s -u -t= -k1,1 constraints-transformers4.txt constraints.txt >.venv4/constraints.txt
+	.venv4/bin/python -m pip install --quiet -c .venv4/constraints.txt -e ".[dev]"
 	touch $@

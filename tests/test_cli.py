@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 import typer
-from random_models import config_of, random_folder, random_model
+from random_models import config_of, random_folder, random_model, rope
 from safetensors.torch import load_file, save_file
 
 import onebasin
@@ -217,7 +217,7 @@ def test_another_class_blocks(run, pristine):
         ({"mlp_bias": False}, "tensors"),
         ({"hidden_act": "relu"}, "operations on layers.0.ffn"),
         ({"rms_norm_eps": 0.0}, "size or eps"),
-        ({"rope_parameters": {"rope_type": "default", "rope_theta": 77.0}}, "rope"),
+        (rope(77.0), "rope"),
     ],
 )
 def test_another_shape_or_computation_blocks(run, pristine, tmp_path, settings, what):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 import transformers
-from random_models import config_of, random_folder, random_model
+from random_models import config_of, random_folder, random_model, rope
 from safetensors.torch import load_file, save_file
 
 from onebasin import Checkpoint, describe, verify
@@ -283,10 +283,6 @@ def sized(model_type: str, heads: int, width: int, **settings) -> transformers.P
     return config
 
 
-def partial(fraction: float) -> dict:
-    return {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": fraction}}
-
-
 @pytest.mark.parametrize(
     ("name", "config", "expected"),
     [
@@ -299,10 +295,10 @@ def partial(fraction: float) -> dict:
         ("MistralForCausalLM", sized("mistral", 6, 8, num_key_value_heads=1, head_dim=8), 8 + 8**2),
         ("Qwen2ForCausalLM", sized("qwen2", 6, 4, num_key_value_heads=3), 3 * (4 + 4**2)),
         ("Qwen3ForCausalLM", sized("qwen3", 6, 4, num_key_value_heads=3, head_dim=6), 3 * 6**2),  # qk: signs only
-        ("GPTNeoXForCausalLM", sized("gpt_neox", 3, 8, **partial(0.25)), 3 * (2 + 6**2 + 8**2)),
-        ("GPTNeoXForCausalLM", sized("gpt_neox", 3, 8, **partial(0.5)), 3 * (4 + 4**2 + 8**2)),
-        ("GPTNeoXForCausalLM", sized("gpt_neox", 3, 8, **partial(1.0)), 3 * (8 + 8**2)),
-        ("GPTNeoXForCausalLM", sized("gpt_neox", 3, 8, **partial(0.0)), 2 * 3 * 8**2),
+        ("GPTNeoXForCausalLM", sized("gpt_neox", 3, 8, **rope(100.0, 0.25)), 3 * (2 + 6**2 + 8**2)),
+        ("GPTNeoXForCausalLM", sized("gpt_neox", 3, 8, **rope(100.0, 0.5)), 3 * (4 + 4**2 + 8**2)),
+        ("GPTNeoXForCausalLM", sized("gpt_neox", 3, 8, **rope(100.0, 1.0)), 3 * (8 + 8**2)),
+        ("GPTNeoXForCausalLM", sized("gpt_neox", 3, 8, **rope(100.0, 0.0)), 2 * 3 * 8**2),
     ],
 )
 def test_the_group_of_one_attention_layer_has_the_dimension_of_p2(tmp_path, name, config, expected):
