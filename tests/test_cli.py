@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 import onebasin
 from onebasin import Checkpoint, verification
+from onebasin.archs.rotary import before_5
 from onebasin.checkpoint import output
 from onebasin.cli.app import app
 from onebasin.maps import Orthogonal
@@ -384,6 +385,7 @@ BAD = {  # name -> what is done to the folder, what the error must say (what, te
     ),
     "nonsense in config": (
         lambda folder: edit_config(folder, hidden_size="wide"),
+        ["config.json", "found:", "next step: correct"] if before_5() else  # 4.x takes a word for a number
         ["config.json is not a valid llama configuration", "found:", "hidden_size", "next step: correct"],
     ),
     "unknown type": (
