@@ -248,11 +248,8 @@ def dialect(request, tmp_path):
 
 
 def test_rotary_positions_that_transformers_4_would_misread_are_refused(monkeypatch):
-    settings = {
-        "rope_theta": 77.0,
-        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
-        "partial_rotary_factor": 0.5,
-    }
+    linear = {"rope_type": "linear", "factor": 2.0}
+    settings = {"rope_theta": 77.0, "rope_scaling": linear, "partial_rotary_factor": 0.5}
     read = {"rope_theta": 77.0, **linear, "partial_rotary_factor": 0.5}
     monkeypatch.setattr(rotary, "before_5", lambda: True)
     for written in ({}, read, {"rope_theta": 77.0}):
