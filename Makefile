@@ -1,13 +1,16 @@
 # Every target works in a fresh clone: the first one creates .venv and installs the pinned versions.
 PY := .venv/bin/python
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test test-transformers4 lint bench docs dist clean
 
 demo: .venv/installed  ## two small models trained here, aligned by every method; then open demo/report.html
 	$(PY) -m onebasin demo
 
 test: .venv/installed  ## two workers of one thread each
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2
+
+test-transformers4: .venv4/installed  ## the same tests on the newest transformers 4, in an environment of its own
+	OMP_NUM_THREADS=1 .venv4/bin/python -m pytest -n 2
 
 lint: .venv/installed  ## style, format, types
 	$(PY) -m ruff check .
@@ -21,8 +24,11 @@ docs: .venv/docs  ## the site, in site/: a broken link, a snippet that fails or 
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 tests/test_docs.py tests/test_guide.py tests/test_cli_reference.py tests/test_wrong_commands.py
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
+dist: .venv/installed  ## sdist and wheel
+	$(PY) -m build
+
 clean:
-	rm -rf .venv demo dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv4 demo dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: pyproject.toml constraints.txt
@@ -32,4 +38,10 @@ clean:
 
 .venv/docs: .venv/installed
 	$(PY) -m pip install --quiet -c constraints.txt -e ".[docs]"
+	touch $@
+
+.venv4/installed: pyproject.toml constraints.txt constraints-transformers4.txt
+	python3 -m venv --clear .venv4
+	sort -s -u -t= -k1,1 constraints-transformers4.txt constraints.txt >.venv4/constraints.txt
+	.venv4/bin/python -m pip install --quiet -c .venv4/constraints.txt -e ".[dev]"
 	touch $@

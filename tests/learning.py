@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from random_models import random_model
+from random_models import random_model, rope
 
 from onebasin import Alignment, Checkpoint
 from onebasin.learn import Learned, LearnedMatching, learn
@@ -34,7 +34,7 @@ TINY = {
     "GPTNeoXForCausalLM": transformers.GPTNeoXConfig(
         hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12, vocab_size=17,
         max_position_embeddings=12, tie_word_embeddings=False,
-        rope_parameters={"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5},
+        **rope(100.0, 0.5),
     ),
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ import torch
 import transformers
 
 from onebasin.archs import known
+from onebasin.archs.rotary import before_5
 
 CLASSES = [(model_type, name) for model_type, names in known().items() for name in names]
 IDS = [name for _, name in CLASSES]
@@ -34,6 +35,15 @@ def sizes(dice: Dice) -> dict[str, int]:
     width = dice.pick(4, 6, 8)
     return {"kv": kv, "heads": kv * group, "width": width, "layers": dice.pick(1, 2), "ffn": dice.pick(5, 12),
             "vocabulary": dice.pick(11, 17)}  # fmt: skip
+
+
+def rope(theta: float = 100.0, part: float | None = None, **scaling: Any) -> dict[str, Any]:
+    """Rotary positions (base, part of a head, scaling) in the words of the transformers that is installed."""
+    factor = {} if part is None else {"partial_rotary_factor": part}
+    if not before_5():
+        return {"rope_parameters": {"rope_type": "default", "rope_theta": theta, **factor, **scaling}}
+    old = {"rope_theta": theta, "rotary_emb_base": theta, **factor}
+    return old | ({} if part is None else {"rotary_pct": part}) | ({"rope_scaling": scaling} if scaling else {})
 
 
 def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
@@ -60,8 +70,7 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             return transformers.GPTNeoXConfig(
                 **common, **text, layer_norm_eps=eps, attention_bias=dice.pick(True, False),
                 use_parallel_residual=dice.pick(True, False),
-                rope_parameters={"rope_type": "default", "rope_theta": 100.0,
-                                 "partial_rotary_factor": dice.pick(2, 4, n["width"]) / n["width"]},
+                **rope(100.0, dice.pick(2, 4, n["width"]) / n["width"]),
             )  # fmt: skip
         case "llama":
             biases = {"attention_bias": dice.pick(True, False), "mlp_bias": dice.pick(True, False)}

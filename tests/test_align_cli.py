@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import transformers
-from random_models import byte_llama, config_of, random_model
+from random_models import byte_llama, config_of, random_model, rope
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
@@ -85,8 +85,7 @@ def with_pixels(folder: Path) -> tuple[Path, Path]:
     return written(a, preprocessor_config={"image_std": [0.5]}), written(b, preprocessor_config={"image_std": [0.2]})
 
 
-ROPE = {"rope_type": "default", "rope_theta": 77.0}
-YARN = {"rope_type": "yarn", "rope_theta": 77.0, "factor": 2.0, "original_max_position_embeddings": 16}
+YARN = rope(77.0, rope_type="yarn", factor=2.0, original_max_position_embeddings=16)
 STRANGERS = {  # name -> (how the two folders are made, what the one message must say)
     "token -> id": (
         lambda t: with_tokens(t, tokens("the", "cat", "sat"), tokens("the", "sat", "cat")),
@@ -105,14 +104,14 @@ STRANGERS = {  # name -> (how the two folders are made, what the one message mus
     "preprocessing": (with_pixels, ["preprocessing: image_std differs", "[0.5] (A)", "[0.2] (B)"]),
     "depth": (lambda t: two_llamas(t, num_hidden_layers=2), ["number of layers differs", "1 (A)", "2 (B)"]),
     "activation": (lambda t: two_vits(t, hidden_act="relu"), ["operations on", "different things"]),
-    "rotary positions": (lambda t: two_llamas(t, rope_parameters=ROPE), ["rope differs", "77.0"]),
+    "rotary positions": (lambda t: two_llamas(t, **rope(77.0)), ["rope differs", "77.0"]),
     "eps zero": (lambda t: two_llamas(t, rms_norm_eps=0.0), ["size or eps differs", "eps 0 (B)", "an eps is zero"]),
     "kind of norm": (
         lambda t: (byte_llama(t / "a"), vit(t / "b")),
         ["model class differs", "LlamaForCausalLM (A)", "ViTForImageClassification (B)"],
     ),
     "rotary frequencies": (
-        lambda t: (byte_llama(t / "a", rope_parameters=YARN), byte_llama(t / "b", 1, rope_parameters=YARN, head_dim=8)),
+        lambda t: (byte_llama(t / "a", **YARN), byte_llama(t / "b", 1, **YARN, head_dim=8)),
         ["size or eps differs", "head width 4", "head width 8", "rotary frequencies", "integer multiple"],
     ),
     "biases": (lambda t: two_llamas(t, mlp_bias=True), ["tensors differs", "absent", "present"]),

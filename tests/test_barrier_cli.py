@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from random_models import byte_llama
+from random_models import byte_llama, rope
 
 from onebasin import Checkpoint, __version__
 from onebasin.landscape import CircuitPath, FactorPath, evaluate, measure
@@ -99,7 +99,7 @@ def test_between_unequal_sizes_the_smaller_is_widened(run, pair, tmp_path, small
 
 BAD = {
     "another rope": (
-        lambda t: [byte_llama(t / "x", 0, rope_parameters={"rope_type": "default", "rope_theta": 77.0})],
+        lambda t: [byte_llama(t / "x", 0, **rope(77.0))],
         ["rope differs"],
     ),
     "path": (lambda t: [None, "--path", "scenic"], ["path has no such choice", "expected: factor, circuit"]),

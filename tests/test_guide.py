@@ -18,11 +18,12 @@ import torch
 import transformers
 import typer
 import yaml
-from random_models import byte_llama, config_of, random_model
+from random_models import byte_llama, config_of, random_model, rope
 from safetensors.torch import load_file
 
 from onebasin import Checkpoint, describe
 from onebasin.archs import known, registry
+from onebasin.archs.rotary import rope_parameters
 from onebasin.cli import main
 from onebasin.cli.app import app
 from onebasin.match import PRESETS, WeightMatching
@@ -123,13 +124,14 @@ def learn(table: str) -> None:
     exec(compile(table, "onebasin/archs/phi.py", "exec"), {"__name__": "onebasin.archs.phi"})
 
 
-def phi_config(seed: int) -> transformers.PhiConfig:
+def phi_config(seed: int, part: float | None = None) -> transformers.PhiConfig:
     like = config_of("gpt_neox", seed)
     kv = 2 if like.num_attention_heads % 2 == 0 else 1
+    part = part or rope_parameters(like)["partial_rotary_factor"]
     return transformers.PhiConfig(
         vocab_size=13, hidden_size=like.hidden_size, intermediate_size=like.intermediate_size, num_hidden_layers=2,
         num_attention_heads=like.num_attention_heads, num_key_value_heads=kv, hidden_act="gelu_new", num_labels=3,
-        max_position_embeddings=12, layer_norm_eps=1e-4, rope_parameters=dict(like.rope_parameters), pad_token_id=0,
+        max_position_embeddings=12, layer_norm_eps=1e-4, pad_token_id=0, **rope(100.0, part),
         tie_word_embeddings=like.tie_word_embeddings,
     )  # fmt: skip
 
@@ -162,9 +164,8 @@ def test_the_guides_table_is_exact(tmp_path, name, seed, capsys):
 )
 def test_a_wrong_table_is_noticed(tmp_path, right, wrong, code):
     assert TABLE.count(right) == 1
-    config = phi_config(1)
+    config = phi_config(1, 0.5)
     config.num_attention_heads, config.num_key_value_heads, config.hidden_size = 6, 2, 48
-    config.rope_parameters["partial_rotary_factor"] = 0.5
     config.tie_word_embeddings = True
     random_model("PhiForCausalLM", config, 1).save_pretrained(tmp_path)
     learn(TABLE)
@@ -434,7 +435,7 @@ GPT2 = {
     "n_embd": 16, "n_layer": 1, "n_head": 4, "vocab_size": 11, "n_positions": 8, "activation_function": "gelu",
     "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
-PARTIAL = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
+PARTIAL = rope(100.0, 0.5)
 IMAGE = {"image_size": 8, "patch_size": 4}
 SHOWN = {  # (architecture, variant): a class and its configuration
     ("GPT-2", "untied"): ("GPT2LMHeadModel", lambda: transformers.GPT2Config(**GPT2, tie_word_embeddings=False)),
@@ -442,7 +443,7 @@ SHOWN = {  # (architecture, variant): a class and its configuration
     ("GPT-2", "base"): ("GPT2Model", lambda: transformers.GPT2Config(**GPT2)),
     ("GPT-NeoX", ""): (
         "GPTNeoXForCausalLM",
-        lambda: transformers.GPTNeoXConfig(**SMALL, **TEXT, hidden_act="gelu", rope_parameters=PARTIAL),
+        lambda: transformers.GPTNeoXConfig(**SMALL, **TEXT, hidden_act="gelu", **PARTIAL),
     ),
     ("Llama", "untied"): ("LlamaForCausalLM", lambda: transformers.LlamaConfig(**GATED, tie_word_embeddings=False)),
     ("Llama", "base"): ("LlamaModel", lambda: transformers.LlamaConfig(**GATED)),

@@ -18,7 +18,7 @@ import pytest
 import torch
 import transformers
 from einops import rearrange
-from random_models import random_model
+from random_models import random_model, rope
 
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin import families as fam
@@ -41,7 +41,7 @@ GPT2 = {
     "activation_function": "relu", "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 NEOX = COMMON | SQUARE | TEXT | {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 16}
-PARTIAL = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
+PARTIAL = rope(100.0, 0.5)
 UNTIED = {"tie_word_embeddings": False}
 GROUPED = COMMON | TEXT | {
     "hidden_size": 24, "intermediate_size": 24, "vocab_size": 24, "num_attention_heads": 6, "num_key_value_heads": 2,
@@ -56,7 +56,7 @@ TABLES: dict[str, tuple[str, Callable[[], transformers.PreTrainedConfig]]] = {
     "gpt2 base": ("GPT2Model", lambda: transformers.GPT2Config(**GPT2)),
     "gpt_neox": (
         "GPTNeoXForCausalLM",
-        lambda: transformers.GPTNeoXConfig(**NEOX, **UNTIED, attention_bias=True, rope_parameters=PARTIAL),
+        lambda: transformers.GPTNeoXConfig(**NEOX, **UNTIED, attention_bias=True, **PARTIAL),
     ),
     "llama": (
         "LlamaForCausalLM",

@@ -14,7 +14,7 @@ import transformers
 from learning import TINY, taught_by
 from pairs import CLASSES as ONE_EACH
 from pairs import apart, open_random, scrambled
-from random_models import CLASSES, IDS, config_of, random_folder, random_model
+from random_models import CLASSES, IDS, config_of, random_folder, random_model, rope
 
 from onebasin import Alignment, Checkpoint, canonicalize, describe_pair, transport, widen
 from onebasin.aligning import align
@@ -202,7 +202,7 @@ def test_constant_gains_that_stay(tmp_path, model_type):
 
 # ---- refusals
 
-YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 2.0, "original_max_position_embeddings": 24}
+YARN = rope(rope_type="yarn", factor=2.0, original_max_position_embeddings=24)
 REFUSED = {
     "smaller": ("llama", {}, {"intermediate_size": 2}, "smaller"),
     "fewer groups": ("llama", {}, {"num_key_value_heads": 1}, "smaller"),
@@ -211,7 +211,7 @@ REFUSED = {
     "activation": ("bert", {}, {"hidden_act": "tanh"}, "nothing else"),
     "a slip of the pen": ("bert", {}, {"hiden_size": 64}, "hidden_size\\?"),
     "a frequency that is not there": ("llama", {}, {"head_dim": 12}, "rotary frequencies"),
-    "frequencies that look at the width": ("llama", {"rope_parameters": YARN}, {"head_dim": 16}, "rotary frequencies"),
+    "frequencies that look at the width": ("llama", YARN, {"head_dim": 16}, "rotary frequencies"),
     "coordinates that do not repeat": ("bert", {}, {"hidden_size": 36}, "repeating every coordinate"),
     "no integer head width": ("vit", {}, {"hidden_size": 26}, "integer head width|multiple"),
 }
@@ -244,8 +244,7 @@ PAIRS = list(product(ONE_EACH, [(0, 1), (2, 4), (3, 5)]))
 
 @pytest.mark.parametrize(("model_type", "seeds"), PAIRS)
 def test_the_common_size_serves_both_and_no_smaller_one_does(tmp_path, model_type, seeds):
-    rope = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0}
-    same = {"num_hidden_layers": 1, "n_layer": 1, "rope_parameters": rope, "layer_types": ["full_attention"]}
+    same = {"num_hidden_layers": 1, "n_layer": 1, **rope(100.0, 1.0), "layer_types": ["full_attention"]}
     pair = [open_random(tmp_path / str(s), model_type, s, s, **same) for s in seeds]
     a, b = (canonical_spec(c) for c in pair)
     settings = common_config(a, b)

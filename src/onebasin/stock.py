@@ -25,7 +25,8 @@ def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> n
 
     spec = checkpoint.spec
     config = transformers_config(checkpoint.config)
-    model = getattr(transformers, spec.architecture)._from_config(config, dtype=dtype, attn_implementation="sdpa")
+    config.dtype = dtype  # in 4.x the only place that every part of the model looks at
+    model = getattr(transformers, spec.architecture)._from_config(config, attn_implementation="sdpa")
     load_weights(model, checkpoint)
     if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
         model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from onebasin.archs.registry import FIELDS, Config, architecture
-from onebasin.archs.rotary import geometric
+from onebasin.archs.rotary import geometric, rope_parameters
 from onebasin.spec import Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, elementwise, head_sum, rope
 
 
 def rotary_width(cfg: Config) -> int:
-    """How many coordinates of a head are rotated: `rotary_pct` (4.x) or `partial_rotary_factor` (5.x)."""
-    rope_parameters = getattr(cfg, "rope_parameters", None) or {}
-    fraction = rope_parameters.get("partial_rotary_factor", getattr(cfg, "rotary_pct", 1.0))
-    return int(cfg.hidden_size // cfg.num_attention_heads * fraction)
+    """How many coordinates of a head are rotated."""
+    return int(cfg.hidden_size // cfg.num_attention_heads * rope_parameters(cfg).get("partial_rotary_factor", 1.0))
 
 
 @architecture(
@@ -36,7 +34,7 @@ def rotary_width(cfg: Config) -> int:
 )  # fmt: skip
 def gpt_neox(s: Builder, cfg: Config) -> None:
     eps, width, rotated = cfg.layer_norm_eps, cfg.hidden_size // cfg.num_attention_heads, rotary_width(cfg)
-    s.constant("rope", getattr(cfg, "rope_parameters", None))
+    s.constant("rope", rope_parameters(cfg))
     s.constant("parallel residual", cfg.use_parallel_residual)
     d = s.space("residual", cfg.hidden_size)
     s.leaf("embed_in.weight", "v d", d=d)

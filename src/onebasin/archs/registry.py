@@ -99,7 +99,7 @@ def declare(config: Config, *, tie: bool | None = None) -> ModelSpec:
     try:
         builder = Builder(arch.prefix, arch.heads[name], tied, arch.inputs(config), arch.sizes(config))
         arch.declare(builder, config)
-    except ZeroDivisionError as error:
-        step = "correct the number of heads or the patch size in config.json"
-        raise LayoutMismatch("config.json gives a number that others are divided by as zero", next_step=step) from error
+    except (TypeError, ZeroDivisionError) as error:
+        step = "correct the sizes and the number of heads in config.json"
+        raise LayoutMismatch("config.json has a size that is zero or no number", found=error, next_step=step) from error
     return builder.build(config.model_type, name, arch.renames, arch.untouched)

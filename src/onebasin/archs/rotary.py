@@ -2,10 +2,42 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
 from onebasin.archs.registry import Config
+from onebasin.errors import BadCheckpoint
+
+
+def rope_parameters(cfg: Config) -> dict[str, Any]:
+    """What the frequencies follow from, as the transformers that is installed reads it.
+
+    5.x has one setting for it, `rope_parameters`.  4.x has several (`rope_theta`, `rope_scaling`, ...) and passes over
+    the one: a configuration in which they disagree would run as another model, so it is refused.
+    """
+    written: dict[str, Any] = getattr(cfg, "rope_parameters", None) or {}
+    if not before_5():
+        return written
+    factor = {"partial_rotary_factor": cfg.partial_rotary_factor} if hasattr(cfg, "partial_rotary_factor") else {}
+    scaling = getattr(cfg, "rope_scaling", None) or {}
+    read = {"rope_type": "default", "rope_theta": cfg.rope_theta, **factor, **scaling}
+    if any(read.get(key) != value for key, value in written.items()):
+        raise BadCheckpoint(
+            "transformers 4 does not read the rotary positions of config.json",
+            expected=f"the settings that stand for rope_parameters {written}",
+            found=read,
+            next_step="install transformers 5, which wrote this configuration",
+        )
+    return read
+
+
+@cache
+def before_5() -> bool:
+    """Whether transformers 4 is installed."""
+    return int(version("transformers").partition(".")[0]) < 5
 
 
 def geometric(cfg: Config) -> bool:
     """Whether every frequency follows from θ^(−2j/d) alone; the other kinds of scaling look at j or d themselves."""
-    parameters = getattr(cfg, "rope_parameters", None) or getattr(cfg, "rope_scaling", None) or {}
-    return parameters.get("rope_type", "default") in ("default", "linear", "llama3")
+    return rope_parameters(cfg).get("rope_type", "default") in ("default", "linear", "llama3")

@@ -28,9 +28,11 @@ def train_pair(variant: Variant, folders: dict[int, Path], tick: Callable[[str, 
         data = training_data(variant)
     for seed, folder in folders.items():
         torch.manual_seed(seed)
-        model, name = variant.fresh(), f"training {folder.name}"
-        for step, loss in enumerate(losses(model, data, variant, seed), 1):
-            tick(f"{name}, loss {loss:.2f}" if step % 10 == 0 else name, step, variant.steps)
+        model = variant.fresh()
+        for step, loss in enumerate(losses(model, data, variant, seed)):
+            if step % 10 == 0:
+                shown = f"training {folder.name}, loss {loss:.2f}"
+            tick(shown, step + 1, variant.steps)
         with no_bars():
             model.save_pretrained(folder)
 
