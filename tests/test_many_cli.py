@@ -253,6 +253,9 @@ def test_three_sizes_become_one(cli, tmp_path):
     plan = json.loads(cli("merge", *models, "-o", tmp_path / "plan", *QUICK, "--dry-run", "--json")[1])
     one = describe(Checkpoint.open(tmp_path / "out"))["memory"]["align"]
     assert plan["memory"] == one > max(describe(Checkpoint.open(x))["memory"]["align"] for x in models)
+    code, text, err = cli("barrier", *models, *FEW, "--points", "2", "--json", "--quiet")
+    assert code == 0, err
+    assert len(json.loads(text)["weights"]) == 7
     larger = byte_llama(tmp_path / "larger", 3, intermediate_size=99)
     flags = ("--universe", tmp_path / "out", "-o", tmp_path / "more")
     code, _, err = cli("merge", *models, byte_llama(tmp_path / "small", 4), *flags)

@@ -24,6 +24,7 @@ from onebasin.tasks import Task, load_task
 from onebasin.universe import common_forms, load_universe
 from onebasin.universe.universe import called
 from onebasin.widening.pair import one_size
+from onebasin.widening.widen import to_one_size
 
 
 class Tick(Protocol):
@@ -89,7 +90,7 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
         if len(models) == 2:
             path_between(recipe.path, *models)
         else:
-            Simplex(models)
+            Simplex(to_one_size(*models))
         return Plan(recipe, models, data, device)
     recipe, because = decided(recipe, models[0].spec, device)
     if recipe.learn is not None:

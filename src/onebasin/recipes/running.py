@@ -31,6 +31,7 @@ from onebasin.report.html import write_report
 from onebasin.report.mergekit import linear_merge
 from onebasin.report.ternary import ternary
 from onebasin.report.versions import versions
+from onebasin.widening.widen import to_one_size
 
 
 def run(
@@ -172,8 +173,9 @@ def _surface(plan: Plan, recipe: Barrier, tick: Tick) -> Surface:
     assert plan.data is not None
     total, done = len(grid(len(plan.models), recipe.points)), count(1)
     tick("measuring", 0, total)
+    simplex = Simplex(to_one_size(*plan.models))
     return measure_simplex(
-        Simplex(plan.models), plan.data, recipe.points, batch_size=recipe.task.batch_size, device=plan.device,
+        simplex, plan.data, recipe.points, batch_size=recipe.task.batch_size, device=plan.device,
         tick=lambda point: tick("measured", next(done), total),
     )  # fmt: skip
 
