@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from learning import TINY, inputs_of, open_pair, run, taught_by, tensors, write_pair
-from random_models import random_folder
+from random_models import needs_circuits, random_folder
 
 from onebasin import Alignment, Checkpoint, transport
 from onebasin.aligning import same_form
@@ -71,6 +71,8 @@ def test_the_stacked_model_is_the_path_between_the_moved_checkpoints(root, name,
         with pytest.raises(NotInFamily, match="no symmetry with continuous coordinates"):  # the stream only permutes
             objective(root, name, path=path)
         return
+    if path == "circuit":
+        needs_circuits(name)
     made, a, b = objective(root, name, path=path, tokens=1 if options else 0, **options)
     for side in made.sides:  # straight-through: the alignment takes the best assignment, so give the objective the same
         for stack, (_, index) in side.assignments().items():
@@ -117,6 +119,8 @@ def test_looking_tokens_up_first_changes_nothing(root, name):
 @NAMES
 @pytest.mark.parametrize("path", ["factor", "circuit"])
 def test_gradient_of_the_loss_against_finite_differences(root, name, path):
+    if path == "circuit":
+        needs_circuits(name)
     made, a, _ = objective(root, name, path=path, learn=("residual", "qk", "ov", "heads"), permutations="soft")
     task = taught_by(a, 4)
     made(task.inputs, task.labels, share(0.45), back=True)

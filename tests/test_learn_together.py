@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 import torch
 from learning import RUN, TINY, inputs_of, taught_by, tensors, write
+from random_models import needs_circuits
 
 from onebasin import Alignment, Checkpoint, transport
 from onebasin.errors import BadCheckpoint, Incompatible, OnebasinError, Stopped
@@ -117,6 +118,8 @@ SOFT_CIRCUITS = {"path": "circuit", "learn": ("residual", "qk", "ov", "heads"), 
     "options", [SOFT_CIRCUITS, {"two_sided": True, "loss": "agreement"}], ids=["soft", "agreement"]
 )
 def test_gradient_against_finite_differences(models, name, options):
+    if options.get("path") == "circuit":
+        needs_circuits(name)
     forms = forms_of(models[name])
     made = objective(forms, **options)
     task = taught_by(forms[0], 4)

@@ -14,6 +14,7 @@ import torch
 
 from onebasin import Alignment, Checkpoint, canonicalize, describe_pair, transport, verify
 from onebasin.aligning import match_forms
+from onebasin.archs.rotary import before_5
 from onebasin.landscape import Simplex, evaluate
 from onebasin.match import WeightMatching
 from onebasin.stock import stock_model
@@ -77,6 +78,8 @@ def tasks(tmp_path_factory):
 @pytest.mark.parametrize("name", ["bert-agnews", "gpt2-wikitext2", "llama-wikitext2", "vit-cifar10-adamw"])
 def test_three_and_five_scrambled_copies_merge_to_the_original_loss(zoo, tasks, tmp_path, name):
     """Copies written in float32; the average of all in one frame is as good as the original."""
+    if before_5() and name == "bert-agnews":
+        pytest.skip("transformers 5 wrote the tokenizer of this pair, and transformers 4 does not read it")
     a = Checkpoint.open(zoo / f"{name}-0")
     task = load_task(tasks[name.split("-")[0]], a, samples=16)
     loss = evaluate(stock_model(a, torch.float32), task).loss

@@ -76,7 +76,8 @@ TEXT = Variant(
     "text", "GPT-2s that write Python, byte by byte", language, metric="bits_per_byte",
     train={"data": "builtin:python:train", "samples": 1000}, test={"data": "builtin:python:test", "samples": 200},
     steps=500, batch=32, lr=5e-3, inputs=200, made_up=400,
-    learn={"steps": 900, "batch": 32, "lr": 1e-2, "eval_every": 50, "law": "full"}, auto={"steps": 100, "batch": 16},
+    learn={"steps": 900, "batch": 32, "optimizer": "muon", "lr": 3e-2, "eval_every": 50, "law": "full"},
+    auto={"steps": 100, "batch": 16},
 )  # fmt: skip
 VARIANTS = {
     ("image", False): IMAGE,

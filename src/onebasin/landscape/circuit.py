@@ -71,8 +71,17 @@ def circuit_model(forms: Sequence[Checkpoint], dtype: torch.dtype) -> nn.Module:
         module = model.get_submodule(inside)
         module.register_forward_pre_hook(partial(_repeated, len(forms)), with_kwargs=True)
         module.circuit = [join]  # type: ignore[assignment]  # for `_attend`; a list, so that it is no submodule
-    model.set_attn_implementation(IMPLEMENTATION)  # type: ignore[operator]
+    _use_our_attention(model)
     return model
+
+
+def _use_our_attention(model: Any) -> None:
+    model.set_attn_implementation(IMPLEMENTATION)
+    if model.config._attn_implementation != IMPLEMENTATION:
+        raise NotExpressible(
+            f"The transformers that is installed cannot give {type(model).__name__} another attention",
+            next_step="install transformers 5, or use the factor path",
+        )
 
 
 class Apart(nn.Module):
