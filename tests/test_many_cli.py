@@ -213,7 +213,7 @@ def test_a_merge_learns_again_and_goes_on(cli, models, tmp_path, monkeypatch):
         raise BadOutput("No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(running, "_write", full)
+        broken.setattr(running, "write", full)
         assert cli(*arguments, tmp_path / "three")[0] != 0
     code, _, err = cli(*arguments, tmp_path / "three")
     assert (code, "--resume" in err) == (2, True)

@@ -76,7 +76,7 @@ def test_a_failure_keeps_the_state_and_resume_goes_on(cli, pair, tmp_path, monke
         raise BadOutput("No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(running, "_write", full)
+        broken.setattr(running, "write", full)
         code, _, err = cli(*arguments)
     assert code != 0
     assert "No space left" in err
