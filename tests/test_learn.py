@@ -219,6 +219,8 @@ HEADS = {"path": "circuit", "learn": ("residual", "heads"), "permutations": "str
     "options", [{}, {"two_sided": True}, EVERYTHING, HEADS], ids=["one", "two", "everything", "circuit"]
 )
 def test_the_aligned_model_is_b_exactly(root, name, options):
+    if options.get("path") == "circuit":
+        needs_circuits(name)
     learned = run(root, name, None, **{"steps": 6, "eval_every": 3, "lr": 0.05, "assign_every": 2, **options})
     a, b = open_pair(root, name)
     pair = aligned(a, b, learned)

@@ -81,6 +81,11 @@ def mix_frequencies(n: int) -> Tensor:
     return plane_rotation(n, 0, 1) @ plane_rotation(n, n // 2, n // 2 + 1)
 
 
+def double_half(n: int) -> Tensor:
+    """Not only one: a single unit may be nearly linear on all inputs, and its scale no matter."""
+    return torch.diag(torch.tensor([2.0 if i < (n + 1) // 2 else 1.0 for i in range(n)], dtype=torch.float64))
+
+
 def mix_heads(n: int, fibres: int) -> Tensor:
     """Rotates head 0 into head 1, every coordinate alike."""
     return torch.kron(plane_rotation(fibres, 0, 1), torch.eye(n, dtype=torch.float64))
@@ -91,12 +96,12 @@ OUTSIDE: dict[fam.Family, dict[str, Callable[[int], Tensor]]] = {
     fam.ORTHOGONAL: {"generic invertible": generic_invertible},
     fam.PERMUTATION: {
         "mix two units": lambda n: plane_rotation(n, 0, 1),
-        "double one unit": lambda n: scale_first(n, 2),
+        "double half of the units": double_half,
     },
     fam.PERMUTATION_SIGN: {"one sign": lambda n: scale_first(n, -1)},
     fam.SIGNED_PERMUTATION: {
         "small rotation": lambda n: plane_rotation(n, 0, 1, 0.1),
-        "double one unit": lambda n: scale_first(n, 2),
+        "double half of the units": double_half,
     },
     fam.MONOMIAL: {"mix two units": lambda n: plane_rotation(n, 0, 1)},
     fam.SCALED_PERMUTATION: {"one negative scale": lambda n: scale_first(n, -1)},
@@ -120,7 +125,7 @@ def near_misses(spec: ModelSpec, space: str) -> dict[str, Tensor]:
         return {"mix two heads": mix_heads(n, fibres)}
     named = dict(OUTSIDE[family])
     if any(op.name == "sum over heads" for op in spec.ops(space)):
-        del named["double one unit"]  # the value and output maps inside the head undo it: not outside
+        del named["double half of the units"]  # the value and output maps inside the head undo it: not outside
     return {name: in_first_fibre(make(n), fibres) for name, make in named.items()}
 
 
