@@ -14,7 +14,8 @@ torch.set_num_threads(1)
 hypothesis.settings.register_profile("onebasin", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("onebasin")
 
-ZOO = Path(__file__).resolve().parents[2] / "shared" / "zoo"
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+ZOO, DATA = SHARED / "zoo", SHARED / "data"
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +26,19 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("zoo")
     subprocess.run([sys.executable, ZOO / "unpack", target], check=True, stdout=subprocess.DEVNULL)
     return target
+
+
+@pytest.fixture(scope="session")
+def data():
+    """The module that reads the data sets; they lie beside it."""
+    if not (DATA / "load.py").is_file():
+        pytest.skip("../shared/data is absent: it holds the data sets and is not part of the repository")
+    sys.path.insert(0, str(DATA))
+    try:
+        import load
+    finally:
+        sys.path.remove(str(DATA))
+    return load
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,6 @@ from onebasin.report import plot
 from onebasin.stock import outputs, probe_inputs, stock_model
 from onebasin.tasks import CLASSIFICATION, IGNORED, LANGUAGE, Task, load_task
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 F64 = torch.float64
 
 TINY = {
@@ -343,21 +341,9 @@ def test_pictures(tmp_path):
 # ---- trained pairs
 
 
-@pytest.fixture(scope="module")
-def data():
-    if not (DATA / "load.py").is_file():
-        pytest.skip("../shared/data is absent: it holds the data sets and is not part of the repository")
-    sys.path.insert(0, str(DATA))
-    try:
-        import load
-    finally:
-        sys.path.remove(str(DATA))
-    return load
-
-
 def test_the_raw_language_pair_has_a_barrier(zoo, data):
     a, b = (Checkpoint.open(zoo / f"gpt2-wikitext2-{i}") for i in (0, 1))
-    task = load_task(f"text:{DATA / 'wikitext-2' / 'valid.txt.xz'}", a, samples=20)
+    task = load_task(f"text:{Path(data.__file__).with_name('wikitext-2') / 'valid.txt.xz'}", a, samples=20)
     c = measure(FactorPath(a, b), task, 3)
     assert (task.about["split"], task.about["length"], task.about["tokens"]) == ("valid", 256, "bytes")
     assert [e.loss for e in c.ends] == pytest.approx([1.15, 1.15], abs=0.1)

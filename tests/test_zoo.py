@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from onebasin.stock import stock_model
 from onebasin.tasks import load_task
 from onebasin.universe import match_universe
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 PAIRS = ("bert-agnews", "gpt2-wikitext2", "llama-wikitext2", "vit-cifar10-adamw", "vit-cifar10-l2")
 
 
@@ -55,22 +53,15 @@ def test_each_pair_can_be_aligned(zoo, pair):
 
 
 @pytest.fixture(scope="module")
-def tasks(tmp_path_factory):
+def tasks(tmp_path_factory, data):
     """The first samples of the data that each model was tested on, by the first word of its name."""
-    if not (DATA / "load.py").is_file():
-        pytest.skip("../shared/data is absent: it holds the data sets and is not part of the repository")
-    sys.path.insert(0, str(DATA))
-    try:
-        import load
-    finally:
-        sys.path.remove(str(DATA))
     root = tmp_path_factory.mktemp("data")
-    images, labels = load.cifar10("test", 100)
+    images, labels = data.cifar10("test", 100)
     np.savez(root / "images.npz", images=images, labels=labels)
     with (root / "texts.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = itertools.islice(load.ag_news("test"), 100)
+        rows = itertools.islice(data.ag_news("test"), 100)
         csv.writer(file).writerows([("text", "label"), *((text, label) for label, text in rows)])
-    windows = f"text:{DATA / 'wikitext-2' / 'valid.txt.xz'}"
+    windows = f"text:{Path(data.__file__).with_name('wikitext-2') / 'valid.txt.xz'}"
     return {"vit": f"images:{root / 'images.npz'}", "bert": f"labelled:{root / 'texts.csv'}",
             "gpt2": windows, "llama": windows}  # fmt: skip
 
