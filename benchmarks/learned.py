@@ -3,18 +3,22 @@
 Experiments (each can be run alone: ONEBASIN_EXPERIMENTS=vit-adamw,laws python benchmarks/run.py learned; the others
 keep what learned.json holds):
 
-    vit-l2 vit-adamw gpt2 llama bert     the pairs, three seeds of the data order, factor path; circuit path beside it
-    starts sides permutations laws soft  one table each on vit-cifar10-adamw, one seed, a shorter budget
+    vit-l2 vit-adamw gpt2 llama bert     the pairs, factor path; of vit-l2 the circuit path beside it
+    starts sides permutations laws soft  one table each on vit-cifar10-adamw, with a shorter budget
 
-Barriers are on the factor path with 11 points unless said, on all 10,000 test images, 1,000 validation windows or 7,600
-test texts; the best state of a run is chosen on samples held back from the training split.  Where permutations are soft
-the moved B is another model: its loss is beside that of B itself.  ONEBASIN_SEEDS=0 takes fewer seeds, ONEBASIN_TINY=1
-a few steps on few samples, to try the file on any machine.  ONEBASIN_WORKERS=14 takes that many runs side by side;
-seconds are then not those of a free machine.
+Every row is three seeds of the data order.  Barriers are on the factor path with 11 points unless said, on all 10,000
+test images, 1,000 validation windows or 7,600 test texts; the best state of a run is chosen on samples held back from
+the training split.  Where permutations are soft the moved B is another model: its loss is beside that of B itself.
+ONEBASIN_SEEDS=0 takes fewer seeds, ONEBASIN_TINY=1 a few steps on few samples, to try the file on any machine.
+ONEBASIN_WORKERS=14 takes that many runs side by side; seconds are then not those of a free machine.  Starts and runs
+are kept in the folder .learned beside this file, so that a measurement that was cut short goes on where it was; without
+the folder it begins anew.
 """
 
+import hashlib
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,10 +29,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from _learned_tables import draw, table
 from matching import NEEDS as NEEDS
 from matching import PROBES, SHARED, task_of, write_data
 
 HERE = Path(__file__).resolve().parent
+KEPT = HERE / ".learned"
 TINY = bool(os.environ.get("ONEBASIN_TINY"))
 SMALL = {"steps": 4, "batch": 8, "eval_every": 2, "log_every": 2} if TINY else {}
 WORKERS = int(os.environ.get("ONEBASIN_WORKERS", "1"))  # runs side by side
@@ -40,8 +46,8 @@ EPOCH = 375  # batches of 128 in the 48,000 images that are left of CIFAR-10
 
 IMAGES = {"batch": 128, "augment": True, "steps": 8 * EPOCH, "lr": 3e-3, "eval_every": EPOCH // 2}
 SHORT = {**IMAGES, "steps": 2 * EPOCH}
-ADAM = {"batch": 64, "steps": 2500, "lr": 1e-2, "eval_every": 250}
-LANGUAGE = {**ADAM, "steps": 4000, "optimizer": "muon", "lr": 3e-2, "two_sided": True}
+LANGUAGE = {"batch": 64, "steps": 5000, "optimizer": "muon", "lr": 3e-2, "two_sided": True, "eval_every": 250}
+HIGHEST, NORMAL = {"law": "highest"}, {"law": "normal"}
 TEXTS = {"batch": 128, "steps": 1000, "lr": 3e-3, "eval_every": 100}
 SCALED = ("residual", "qk", "ov", "units")  # gated units have scales
 EVERYTHING = ("residual", "qk", "ov", "heads", "units")
@@ -57,12 +63,13 @@ EXPERIMENTS: dict[str, dict[str, Row]] = {
     },
     "vit-adamw": {"factor path": (ADAMW, "activation", IMAGES)},
     "gpt2": {
-        "factor path": ("gpt2-wikitext2", "activation", LANGUAGE),
-        "one-sided, AdamW, 2,500 steps": ("gpt2-wikitext2", "activation", ADAM),
+        "λ where the path is highest": ("gpt2-wikitext2", "activation", {**LANGUAGE, **HIGHEST}),
+        "λ on [0.4, 0.6]": ("gpt2-wikitext2", "activation", LANGUAGE),
+        "λ ~ N(0.5, 0.1)": ("gpt2-wikitext2", "activation", {**LANGUAGE, **NORMAL}),
     },
     "llama": {
-        "factor path": ("llama-wikitext2", "activation", {**LANGUAGE, "learn": SCALED}),
-        "one-sided, AdamW, 2,500 steps": ("llama-wikitext2", "activation", {**ADAM, "learn": SCALED}),
+        "λ where the path is highest": ("llama-wikitext2", "activation", {**LANGUAGE, **HIGHEST, "learn": SCALED}),
+        "λ ~ N(0.5, 0.1)": ("llama-wikitext2", "activation", {**LANGUAGE, **NORMAL, "learn": SCALED}),
     },
     "bert": {
         "factor path": ("bert-agnews", "activation", TEXTS),
@@ -85,14 +92,16 @@ EXPERIMENTS: dict[str, dict[str, Row]] = {
         "rotations and insides (default)": (ADAMW, "activation", SHORT),
         "both": (ADAMW, "activation", {**SHORT, "learn": EVERYTHING, "permutations": "straight-through"}),
     },
-    "laws": {law: (ADAMW, "activation", {**SHORT, "law": law}) for law in ("middle", "half", "full", "normal")},
+    "laws": {
+        "middle": (ADAMW, "activation", SHORT),
+        **{law: (ADAMW, "activation", {**SHORT, "law": law}) for law in ("half", "full", "normal")},
+    },
     "soft": {
         "straight-through": (ADAMW, "activation", {**SHORT, **ONLY_PERMUTATIONS}),
         "soft": (ADAMW, "activation", {**SHORT, **SOFT}),
         "soft, λ on [0, 1]": (ADAMW, "activation", {**SHORT, **SOFT, "law": "full"}),
     },
 }  # fmt: skip
-SEVERAL_SEEDS = ("vit-l2", "vit-adamw", "gpt2", "llama", "bert")  # their first rows; the others take the first seed
 Job = tuple[str, str, str]  # pair, start, options as JSON: the same run may stand in several tables
 
 
@@ -109,7 +118,7 @@ def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         prepare(Path(scratch), jobs)
         with ProcessPoolExecutor(WORKERS, get_context("spawn"), max_tasks_per_child=1) as pool:
-            running = {pool.submit(run, Path(scratch), device, job): job for job in jobs}
+            running = {pool.submit(kept_run, Path(scratch), device, job): job for job in jobs}
             for future in as_completed(running):
                 job = running[future]
                 if future.exception():
@@ -128,25 +137,25 @@ def measure() -> dict[str, Any]:
 
 def jobs_of(name: str, row: str) -> list[Job]:
     pair, start, options = EXPERIMENTS[name][row]
-    several = name in SEVERAL_SEEDS and row == next(iter(EXPERIMENTS[name]))
-    return [(pair, start, json.dumps({**options, "seed": seed})) for seed in (SEEDS if several else SEEDS[:1])]
+    return [(pair, start, json.dumps({**options, "seed": seed})) for seed in SEEDS]
 
 
 def tables(chosen: list[str], done: dict[Job, dict[str, Any]]) -> dict[str, Any]:
     """The rows all of whose runs are done."""
     found: dict[str, Any] = {}
     for name in chosen:
-        for row, (_, start, options) in EXPERIMENTS[name].items():
+        for row, (pair, start, options) in EXPERIMENTS[name].items():
             runs = [done[job] for job in jobs_of(name, row) if job in done]
             if len(runs) == len(jobs_of(name, row)):
-                found.setdefault(name, {})[row] = {"start": start, "options": options, **summary(runs), "runs": runs}
+                about = {"pair": pair, "start": start, "options": options}
+                found.setdefault(name, {})[row] = {**about, **summary(runs), "runs": runs}
     return found
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean and standard deviation over seeds."""
     found = {}
-    for key in ("barrier", "circuit barrier", "metric", "excess over the ends", "seconds"):
+    for key in ("barrier", "circuit barrier", "midpoint loss", "metric", "excess over the ends", "seconds"):
         values = [run[key] for run in runs if key in run]
         if values:
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
@@ -170,8 +179,13 @@ def save_start(folder: Path, name: str, method: str) -> None:
 
     a, b, train, _ = opened(folder, name)
     probes = train.first(50 if TINY else PROBES[name.split("-")[0]])
-    found = align(a, b, method, batches=[x for x, _ in probes.batches(50)]).alignment
-    found.save(folder / f"{name}-{method}")
+    place = start_of(folder, name, method)
+    if not place.exists():
+        align(a, b, method, batches=[x for x, _ in probes.batches(50)]).alignment.save(place)
+
+
+def start_of(folder: Path, name: str, method: str) -> Path:
+    return (folder if TINY else KEPT) / f"{name}-{method}"
 
 
 def opened(folder: Path, name: str) -> tuple[Any, Any, Any, Any]:
@@ -188,7 +202,21 @@ def opened(folder: Path, name: str) -> tuple[Any, Any, Any, Any]:
     return a, b, train, test
 
 
-def run(folder: Path, device: str, job: Job) -> dict[str, Any]:
+def kept_run(folder: Path, device: str, job: Job) -> dict[str, Any]:
+    """What a run found, now or before."""
+    if TINY:
+        return run(folder, device, job)
+    name = hashlib.sha256(json.dumps(job).encode()).hexdigest()[:16]
+    file, state = KEPT / f"{name}.json", KEPT / name
+    if not file.is_file():
+        found = run(folder, device, job, state)
+        file.write_text(json.dumps(found))
+        shutil.rmtree(state)
+    kept: dict[str, Any] = json.loads(file.read_text())
+    return kept
+
+
+def run(folder: Path, device: str, job: Job, state: Path | None = None) -> dict[str, Any]:
     """Learn, write B in A's gauge, and measure both as any other pair of checkpoints."""
     from onebasin import Alignment
     from onebasin.landscape import measure as curve_of
@@ -202,9 +230,9 @@ def run(folder: Path, device: str, job: Job) -> dict[str, Any]:
     given = json.loads(text)
     options = LearnedMatching(**{**given, "learn": tuple(given.get("learn", LearnedMatching.learn)), **SMALL})
     data, held = training(train).split(20 if TINY else HELD[kind])
-    base = None if start == "none" else Alignment.load(folder / f"{name}-{start}")
+    base = None if start == "none" else Alignment.load(start_of(folder, name, start))
     began = time.perf_counter()
-    learned = learn(a, b, base, data, held, options, device=device)
+    learned = learn(a, b, base, data, held, options, device=device, folder=state)
     seconds = time.perf_counter() - began
     pair = aligned(a, b, learned)
     ends = pair.a.in_memory(), pair.b.in_memory()
@@ -216,7 +244,7 @@ def run(folder: Path, device: str, job: Job) -> dict[str, Any]:
             f"{path} curve": [round(e.loss, 5) for e in curve.evaluations],
         }
         if path == "factor":
-            found |= metrics(curve)
+            found |= {"midpoint loss": curve.evaluations[len(curve.weights) // 2].loss, **metrics(curve)}
     found["loss of B"] = loss_of(b, test, device)
     found["output drift of aligned B"] = certificate(b, pair)["output_drift"]
     found["ends on held-back samples"] = (loss_of(a, held, device) + loss_of(b, held, device)) / 2
@@ -245,51 +273,3 @@ def loss_of(checkpoint: Any, task: Any, device: str) -> float:
 
     model = FactorPath(checkpoint, checkpoint).model(0.0, device=device)
     return float(evaluate(model, task, batch_size=250, device=device).loss)
-
-
-def draw(results: dict[str, Any], file: Path) -> None:
-    """The barrier at the midpoint, on samples held back, against the tokens seen; one line per seed."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "onebasin"
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
-    for colour, name in enumerate(name for name in ("gpt2", "llama") if name in results):
-        for style, (row, found) in zip(("-", ":"), results[name].items(), strict=False):
-            for i, one in enumerate(found["runs"]):
-                points = [(256 * seen / 1e6, loss - one["ends on held-back samples"])
-                          for _, seen, _, loss, _ in one["history"]]  # fmt: skip
-                label = f"{name}, {row}" if i == 0 else None
-                axes.plot(*zip(*points, strict=True), style, color=f"C{colour}", label=label, linewidth=1)
-    axes.set(xlabel="million tokens seen", ylabel="midpoint less ends, nats per byte", ylim=(0, 1))
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(file, metadata={"Date": None})
-
-
-def table(results: dict[str, Any]) -> str:
-    """The figures as Markdown: mean over seeds, with the spread where there are several."""
-    lines = [
-        "# Learned matching",
-        "",
-        "Made by `python benchmarks/run.py learned`; all figures are in `learned.json`.",
-        "",
-    ]
-    for name, rows in results.items():
-        lines += [f"## {name}", "", "| | start | barrier | midpoint accuracy | less that of the ends | seconds |",
-                  "|---|---|---|---|---|---|"]  # fmt: skip
-        for row, found in rows.items():
-            cells = [_cell(found, "barrier", 4), _cell(found, "metric", 4), _cell(found, "excess over the ends", 4)]
-            lines.append(f"| {row} | {found['start']} | {' | '.join(cells)} | {_cell(found, 'seconds', 0)} |")
-            if "circuit barrier" in found:
-                lines.append(f"| {row}, measured on the circuit path | | {_cell(found, 'circuit barrier', 4)} | | | |")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _cell(found: dict[str, Any], key: str, digits: int) -> str:
-    value = found[key]
-    spread = f" ± {value['spread']:.{digits}f}" if len(found["runs"]) > 1 else ""
-    return f"{value['mean']:.{digits}f}{spread}"

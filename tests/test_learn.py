@@ -14,7 +14,7 @@ from random_models import needs_circuits, random_folder
 from onebasin import Alignment, Checkpoint, transport
 from onebasin.aligning import same_form
 from onebasin.errors import BadTask, NotExpressible, NotInFamily
-from onebasin.landscape import evaluate, path_between
+from onebasin.landscape import evaluate, measure, path_between
 from onebasin.learn import LearnedMatching, aligned, analyse, learn
 from onebasin.learn.analysis import eigen_angles
 from onebasin.learn.learned import scale_streams
@@ -22,7 +22,7 @@ from onebasin.learn.objective import Objective
 from onebasin.learn.spaces import group_of, role, stacks
 from onebasin.report.certificate import certificate
 from onebasin.stock import outputs, stock_model
-from onebasin.tasks import CLASSIFICATION, LANGUAGE
+from onebasin.tasks import CLASSIFICATION, LANGUAGE, training
 
 F64 = torch.float64
 NAMES = pytest.mark.parametrize("name", TINY)
@@ -209,6 +209,25 @@ def test_a_planted_symmetry_is_found_back(root, name, tmp_path):
     assert before > 1e-3
     assert after < 0.4 * before
     assert learned.best_step > 0
+
+
+def test_by_the_law_of_the_highest_place_the_state_with_the_lowest_one_is_kept(root):
+    """Heights are those of the path that a user measures, and the batches after a validation are drawn by them."""
+    name = "GPT2LMHeadModel"
+    learned = run(root, name, None, law="highest", eval_every=10)
+    highest = {point.step: max(point.heights) for point in learned.history}
+    assert learned.best_step == min(highest, key=highest.get)
+    assert highest[learned.best_step] < highest[0]
+    middles = [point.midpoint - sum(learned.ends) / 2 for point in learned.history]
+    assert [point.heights[4] for point in learned.history] == pytest.approx(middles, abs=1e-12)
+    a, b = open_pair(root, name)
+    pair, (_, held) = aligned(a, b, learned), training(taught_by(a)).split(32)
+    curve = measure(path_between("factor", pair.a, pair.b), held, 11, dtype=torch.float64)
+    losses = torch.tensor([e.loss for e in curve.evaluations], dtype=torch.float64)
+    heights = losses - torch.lerp(losses[0], losses[-1], torch.tensor(curve.weights, dtype=torch.float64))
+    best = next(point for point in learned.history if point.step == learned.best_step)
+    assert best.heights == pytest.approx(heights[1:-1].tolist(), abs=1e-6)
+    assert len(run(root, name, None).history[0].heights) == 0  # by other laws only the midpoint is measured
 
 
 HEADS = {"path": "circuit", "learn": ("residual", "heads"), "permutations": "straight-through"}

@@ -12,7 +12,7 @@ from onebasin.errors import OnebasinError
 from onebasin.families import Rep
 from onebasin.learn.assignments import ASSIGNMENTS, PERMUTING, Soft, StraightThrough
 from onebasin.learn.latents import LATENTS, Latent
-from onebasin.learn.laws import LAWS, draw
+from onebasin.learn.laws import LAWS, PLACES, draw, where_highest
 from onebasin.learn.options import LearnedMatching
 from onebasin.linalg import assign, cayley, centred, expm, newton_schulz, polar, skew
 from onebasin.maps import MAPS, map_of
@@ -188,6 +188,21 @@ def test_laws():
     assert all(abs(float(x.mean()) - means.get(law, 0.5)) < 0.01 for law, x in shares.items())
     assert draw("full", 9, 3).equal(draw("full", 9, 3))
     assert not draw("full", 9, 3).equal(draw("full", 9, 4))
+
+
+def test_batches_go_where_the_path_is_highest():
+    quantile = draw("highest", 20_000, 0)
+    heights = [0.0, 0.0, 0.1, 0.27, 0.3, 0.15, 0.0, -0.1, 0.0]
+    share = where_highest(quantile, heights)
+    counts = torch.histc(share, 9, 0.05, 0.95) / 20_000
+    weight = (20 * torch.tensor(heights, dtype=torch.float64) / 0.3).exp()
+    torch.testing.assert_close(counts, weight / weight.sum(), atol=0.01, rtol=0)
+    within = share[(share > 0.45) & (share < 0.55)]
+    assert abs(float(within.std()) - 0.1 / 12**0.5) < 0.001  # uniform around the place
+    even = where_highest(quantile, [0.2] * len(PLACES))
+    torch.testing.assert_close(even.sort().values, 0.05 + 0.9 * quantile.sort().values)
+    low = where_highest(quantile, [-0.1, *[-0.3] * 8])  # no barrier: as "middle"
+    assert 0.4 <= low.min() < low.max() <= 0.6
 
 
 @pytest.mark.parametrize(

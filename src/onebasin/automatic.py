@@ -120,8 +120,7 @@ def _why(task: Task | None, data: Task, midpoints: dict[str, float], best: str, 
     losses = ", ".join(f"{loss:.4g} from {name}" for name, loss in midpoints.items())
     by = "the task loss" if data.labelled else "agreement with the end points"
     place = "midpoint" if len(found.ends) == 2 else "centre"
-    after = min(point.midpoint for point in found.history)
     return (
         f"{seen}; the {place}'s loss on inputs held back is {losses}, so {best} are the start; learning by {by} "
-        f"leaves {after:.4g} after step {found.best_step} of {found.options.steps}"
+        f"leaves {found.midpoint:.4g} after step {found.best_step} of {found.options.steps}"
     )

@@ -91,6 +91,6 @@ class AlignedModels:
             lines.append(f"  {name}: distance {own['distance_before']:.4g} -> {own['distance_after']:.4g}")
             lines.append(f"    output drift {drift}")
         if "learning" in told:
-            history = [point["midpoint"] for point in told["learning"]["history"]]
-            lines.append(f"  loss at the midpoint, on samples held back: {history[0]:.4f} -> {min(history):.4f}")
+            before, after = told["learning"]["history"][0]["midpoint"], told["learning"]["midpoint"]
+            lines.append(f"  loss at the midpoint, on samples held back: {before:.4f} -> {after:.4f}")
         return "\n".join([*lines, f"  gauge: {told['gauge']}", "  next: .merged().save(FOLDER), .save(FOLDER)"])

@@ -34,9 +34,9 @@ def print_aligned(report: dict[str, Any]) -> None:
     if "why" in report:
         console.print(report["why"])
     elif "learning" in report:
-        history = report["learning"]["history"]
-        best, place = min(point["midpoint"] for point in history), "centre" if "aligned" in report else "midpoint"
-        console.print(f"loss at the {place}, on samples held back: {history[0]['midpoint']:.4f} -> {best:.4f}")
+        before, after = report["learning"]["history"][0]["midpoint"], report["learning"]["midpoint"]
+        place = "centre" if "aligned" in report else "midpoint"
+        console.print(f"loss at the {place}, on samples held back: {before:.4f} -> {after:.4f}")
     for own in report.get("aligned", [report]):
         name, of = own.get("model", "aligned B"), "from A" if many else "of the weights"
         distances = f"distance {of} {own['distance_before']:.4g} -> {own['distance_after']:.4g}"

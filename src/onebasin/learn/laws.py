@@ -1,13 +1,13 @@
 """Where the loss is taken, batch by batch.
 
-Between two models: λ, the share of B, by one of P1's laws, some of them for models of unequal size.  Among M models: λ
-on the simplex ~ Dirichlet(α·1).
+Between two models: λ, the share of B, by one of P1's laws, some of them for models of unequal size, or mostly where the
+path is highest.  Among M models: λ on the simplex ~ Dirichlet(α·1).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -30,7 +30,11 @@ LAWS: dict[str, Law] = {
     "normal": lambda n, g: (0.5 + 0.1 * torch.randn(n, generator=g, dtype=torch.float64)).clamp(0, 1),
     "near-a": _uniform(0.2, 0.3),
     "near-b": _uniform(0.5, 0.3),
+    "highest": _uniform(0.0, 1.0),  # quantiles of a law that `where_highest` gives, again and again
 }
+
+PLACES = torch.arange(1, 10, dtype=torch.float64) / 10  # where the height of the path is measured
+SHARPNESS = 20.0
 
 DIRICHLET = "dirichlet"
 
@@ -52,6 +56,24 @@ def of_pair(law: str, a: ModelSpec, b: ModelSpec) -> str:
 def draw(law: str, n: int, seed: int) -> Tensor:
     """λ of n batches."""
     return LAWS[law](n, Generator().manual_seed(seed))
+
+
+def where_highest(quantile: Tensor, heights: Sequence[float]) -> Tensor:
+    """λ of n batches, most of them where the path is highest.
+
+    The barrier is a maximum:  min over g, max over λ  of  h(λ) = L(θ(λ)) − (1−λ) L(θ_A) − λ L(θ_B).  So λ is uniform
+    within 0.05 of place k with probability ∝ exp(20 h_k / max h); where no place is higher than the line between the
+    ends, it is uniform on [0.4, 0.6].
+
+    Shapes: quantile (n,), numbers in [0, 1) with the same meaning whatever the heights; heights (9,), at `PLACES`.
+    """
+    h = torch.tensor(heights, dtype=torch.float64)
+    if not h.max() > 0:
+        return 0.4 + 0.2 * quantile
+    share = (SHARPNESS * h / h.max()).softmax(0)
+    below = share.cumsum(0) - share
+    k = (torch.searchsorted(below, quantile.contiguous(), right=True) - 1).clamp(min=0)
+    return PLACES[k] + 0.1 * ((quantile - below[k]) / share[k]).clamp(0, 1) - 0.05
 
 
 def centre(models: int) -> Tensor:
@@ -78,5 +100,9 @@ def draw_weights(law: str, models: int, alpha: float, n: int, seed: int) -> Tens
     law = law_for(law, models)
     if law == DIRICHLET:
         return torch.from_numpy(np.random.default_rng(seed).dirichlet([alpha] * models, n))
-    share = draw(law, n, seed)
+    return of_two(draw(law, n, seed))
+
+
+def of_two(share: Tensor) -> Tensor:
+    """(1−λ, λ) of every λ: (n,) to (n, 2)."""
     return torch.stack([1 - share, share], -1)

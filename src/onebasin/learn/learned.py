@@ -22,9 +22,9 @@ from onebasin.match.blocks import block_weights
 class Learned:
     """What was learned of one model: moved by `base`, then by `correction`, with its stream scaled by `scale`.
 
-    The correction is that of the best midpoint on the validation task.  `alignment` is both in one; where permutations
-    are soft it takes the nearest hard ones, while `correction` and `moved` keep the soft ones.  `ends` are the losses
-    of all models on the validation task as they were when the run began, or was taken up.
+    The correction is the best on the validation task: of the midpoint, or by the law "highest" of the highest place.
+    `alignment` is both in one; where permutations are soft it takes the nearest hard ones, while `correction` and
+    `moved` keep the soft ones.  `ends` are the losses of all models on the validation task when the run began.
     """
 
     base: Alignment
@@ -43,9 +43,14 @@ class Learned:
         return self.options.permutations != "soft"
 
     @property
+    def midpoint(self) -> float:
+        """The loss on the validation task where all models weigh the same, with the best latents."""
+        return next(point.midpoint for point in self.history if point.step == self.best_step)
+
+    @property
     def barrier(self) -> float:
         """J where all models weigh the same, on the validation task: L(mean of g_m θ_m) − mean of L(θ_m)."""
-        return min(point.midpoint for point in self.history) - sum(self.ends) / len(self.ends)
+        return self.midpoint - sum(self.ends) / len(self.ends)
 
     def moved(self, form: Checkpoint) -> Checkpoint:
         """The model's canonical form in the learned basis."""

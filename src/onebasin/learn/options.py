@@ -13,7 +13,7 @@ CHOICES = {
     "path": ("factor", "circuit"),
     "rotation": ("cayley", "exponential", "polar"),
     "invertible": ("polar", "plain"),
-    "law": ("auto", "middle", "half", "full", "normal", "near-a", "near-b", "small-end", "dirichlet"),
+    "law": ("auto", "middle", "half", "full", "normal", "near-a", "near-b", "small-end", "highest", "dirichlet"),
     "turns": ("together", "in-turn"),
     "optimizer": ("adamw", "adam", "muon"),
     "schedule": ("cosine", "constant"),
@@ -46,15 +46,16 @@ class LearnedMatching:
         path: "factor" (stock models) or "circuit" (P1).
         law: where λ, the share of B, is drawn: "middle" uniform on [0.4, 0.6], "half" 0.5, "full" uniform on [0, 1],
             "normal" N(0.5, 0.1) cut off at 0 and 1, "near-a" uniform on [0.2, 0.5], "near-b" on [0.5, 0.8], "small-end"
-            the one of these two that is nearer to the smaller model; "dirichlet" Dirichlet(`alpha`·1), the one for
-            several models.  "auto" is "middle" for two models and "dirichlet" for more.
+            the one of these two that is nearer to the smaller model; "highest" mostly where the last validation found
+            the path highest, for the lowest barrier; "dirichlet" Dirichlet(`alpha`·1), the one for several models.
+            "auto" is "middle" for two models and "dirichlet" for more.
         augment: random crops and flips of images.  dropout: the models' own dropout rates instead of none.
     The optimiser: "adamw", "adam", or "muon", whose steps turn all directions of a matrix at one speed (its rates are
         some three times Adam's); `accumulate` batches of `batch` samples a step; linear warm-up over the share `warmup`
         of the steps; gradients clipped to norm `clip` (0 for not at all).
     The course: validation every `eval_every` steps, stopping after `patience` of them without a better midpoint (of
-        several models: centre; 0 for never); the state is saved every `save_every` steps, the loss read every
-        `log_every`.
+        several models: centre; by the law "highest": highest place; 0 for never); the state is saved every
+        `save_every` steps, the loss read every `log_every`.
     Speed: `dtype` of the forward pass ("auto" is bfloat16 on a GPU, float32 elsewhere), `tf32` in the transport,
         `compile` mode of torch ("auto" is "default" on a GPU, "off" elsewhere), `checkpointing` of activations.
     Permutations: the assignment is solved again every `assign_every` steps, beside the run; `sinkhorn` iterations and

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from onebasin.learn.batches import Batches
-from onebasin.learn.laws import draw_weights
+from onebasin.learn.laws import draw_weights, of_two, where_highest
 from onebasin.learn.muon import Muon
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
@@ -28,8 +28,8 @@ class Steps:
         self.learned = objective.learned()
         self.device = self.learned[0].device
         batches_in_all, models = options.steps * options.accumulate, len(objective.ends)
-        weights = draw_weights(options.law, models, options.alpha, batches_in_all, options.seed)
-        self.weights = weights.to(self.device, objective.dtype)
+        self._drawn = draw_weights(options.law, models, options.alpha, batches_in_all, options.seed)
+        self.weights = self._drawn.to(self.device, objective.dtype)
         self.optimizer = optimizer(self.learned, options)
         self.permutations = Reassignment(objective, options.assign_every)
         self.loss = backward_pass(objective, options, self.device)
@@ -63,6 +63,10 @@ class Steps:
         for i, side in enumerate(self.objective.sides):
             if i != turn:
                 side.zero_grad()
+
+    def aim(self, heights: Sequence[float]) -> None:
+        """Take the loss where the path is highest (the law "highest")."""
+        self.weights = of_two(where_highest(self._drawn[:, 1], heights)).to(self.weights)
 
     def mean_loss(self) -> float:
         """Over the batches since `forget`; this waits."""

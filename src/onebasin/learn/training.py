@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from onebasin.errors import Diverged, Stopped
-from onebasin.learn.laws import centre
+from onebasin.learn.laws import PLACES, centre, of_two
 from onebasin.learn.signals import Signals
 from onebasin.learn.state import check_same, load_state, save_state
 from onebasin.learn.steps import Steps, under
@@ -24,7 +24,8 @@ from onebasin.tasks import Task
 class Point:
     """One validation: steps taken, samples (of texts: tokens) seen, training loss since the last, midpoint loss.
 
-    The midpoint of several models is their centre, where all weights are alike.
+    The midpoint of several models is their centre, where all weights are alike.  `heights` are those of the path over
+    the line between its ends, at the places of the law "highest", for runs by that law.
     """
 
     step: int
@@ -32,6 +33,12 @@ class Point:
     train_loss: float | None
     midpoint: float
     seconds: float
+    heights: list[float] = field(default_factory=list)
+
+    @property
+    def lowered(self) -> float:
+        """What is to become smaller: the height of the highest place, or the midpoint."""
+        return max(self.heights, default=self.midpoint)
 
 
 @dataclass(frozen=True)
@@ -71,10 +78,12 @@ class Run:
         """Optimise until the last step or the early stop, and leave the best latents in the objective."""
         options, steps = self.options, self.steps
         self._take_up()
-        self.ends = tuple(self._validate(end) for end in torch.eye(self.models))
+        self.ends = self.ends or tuple(self._validate(end) for end in torch.eye(self.models))
         mean_end = sum(self.ends) / self.models
         if not self.history:
             self._record(None)
+        elif self.history[-1].heights:
+            steps.aim(self.history[-1].heights)
         first, start = steps.done, time.perf_counter()
         with Signals() as signals:
             while steps.done < options.steps and not 0 < options.patience <= self.stale:
@@ -110,15 +119,24 @@ class Run:
         return loss
 
     def _record(self, train_loss: float | None) -> None:
-        """Validate; the best midpoint so far keeps its latents."""
-        midpoint, data = self._validate(centre(self.models)), self.steps.batches.data
-        each = self.options.batch * self.options.accumulate * data.length
-        better = all(midpoint < point.midpoint for point in self.history)
-        self.history.append(Point(self.steps.done, self.steps.done * each, train_loss, midpoint, self._seconds()))
+        """Validate; the best so far keeps its latents."""
+        midpoint, heights = self._validate(centre(self.models)), []
+        if self.options.law == "highest":
+            heights = self._heights()
+            self.steps.aim(heights)
+        seen = self.steps.done * self.options.batch * self.options.accumulate * self.steps.batches.data.length
+        now = Point(self.steps.done, seen, train_loss, midpoint, self._seconds(), heights)
+        better = all(now.lowered < point.lowered for point in self.history)
+        self.history.append(now)
         self.stale = 0 if better else self.stale + 1
         if better:
             self.best_step, self.best = self.steps.done, self.steps.latents()
         self.steps.forget()
+
+    def _heights(self) -> list[float]:
+        """Of the path over the straight line between its ends, on the validation task."""
+        lines = of_two(PLACES) @ torch.tensor(self.ends, dtype=torch.float64)
+        return [self._validate(at) - float(line) for at, line in zip(of_two(PLACES), lines, strict=True)]
 
     @torch.no_grad()
     def _validate(self, weight: Tensor) -> float:
@@ -144,7 +162,8 @@ class Run:
             return
         numbers = {
             "step": self.steps.done, "counted": self.steps.counted, "best_step": self.best_step, "stale": self.stale,
-            "seconds": self._seconds(), "history": [asdict(point) for point in self.history], "about": self.about,
+            "ends": self.ends, "seconds": self._seconds(), "history": [asdict(point) for point in self.history],
+            "about": self.about,
         }  # fmt: skip
         save_state(self.folder, self.steps.tensors() | {f"best/{n}": x for n, x in self.best.items()}, numbers)
 
@@ -159,6 +178,7 @@ class Run:
         self.best = {name: x.to(self.steps.device) for name, x in under(tensors, "best").items()}
         self.best_step, self.stale, self.before = numbers["best_step"], numbers["stale"], numbers["seconds"]
         self.history = [Point(**point) for point in numbers["history"]]
+        self.ends = tuple(numbers["ends"])
 
     def _kept(self) -> str:
         return "nothing is kept" if self.folder is None else f"the last good state is kept in {self.folder}"

@@ -127,6 +127,7 @@ def course(moved: Sequence[Learned]) -> dict[str, Any]:
     return {
         "options": first.options.as_dict(),
         "best_step": first.best_step,
+        "midpoint": first.midpoint,
         "function_kept": first.exact,
         "stream_scale": scales[0] if len(scales) == 1 else scales,
         "history": [asdict(point) for point in first.history],

@@ -80,9 +80,8 @@ def _of_alignment(verb: str, names: Sequence[str], report: Data) -> list[str]:
     if "why" in report:
         said.append(f"How it was found: {report['why']}.")
     elif "learning" in report:
-        history = report["learning"]["history"]
-        best = min(point["midpoint"] for point in history)
-        said.append(f"Learning took the midpoint's loss from {history[0]['midpoint']:.3g} to {best:.3g}.")
+        before, after = report["learning"]["history"][0]["midpoint"], report["learning"]["midpoint"]
+        said.append(f"Learning took the midpoint's loss from {before:.3g} to {after:.3g}.")
     return said
 
 
