@@ -13,7 +13,8 @@ from random_models import needs_circuits, random_folder
 
 from onebasin import Alignment, Checkpoint, transport
 from onebasin.aligning import same_form
-from onebasin.errors import BadTask, NotExpressible, NotInFamily
+from onebasin.canonical.rewrites import split_gain
+from onebasin.errors import BadTask, NotExpressible, NotInFamily, OnebasinError
 from onebasin.landscape import evaluate, measure, path_between
 from onebasin.learn import LearnedMatching, aligned, analyse, learn
 from onebasin.learn.analysis import eigen_angles
@@ -275,6 +276,47 @@ def test_the_scale_of_the_stream_is_exact_up_to_eps(root):
     learned = run(root, name, None, steps=2, learn=("residual", "scale"))
     drift = {s: certificate(b, aligned(a, b, replace(learned, scale=s)))["output_drift"]["float64"] for s in (1.0, 1.5)}
     assert drift[1.0] < 1e-12 < drift[1.5] < 1e-3  # eps stays what it was
+
+    with torch.no_grad():
+        made.sides[0].get_parameter("scale").fill_(100.0)
+        made.sides[1].get_parameter("scale").fill_(-100.0)
+    assert [side.factor() for side in made.sides] == pytest.approx([4.0, 0.25])  # however far it is pushed
+
+
+GAINED = ("GPT2LMHeadModel", "LlamaForCausalLM", "ViTForImageClassification", "GPTNeoXForCausalLM")
+
+
+@pytest.mark.parametrize("name", GAINED)
+def test_gains_of_norms_move_and_b_stays_what_it_is(root, name):
+    """The objective is the path between the checkpoints that are written, B is exact, and the path is another one."""
+    made, form, other = objective(root, name, learn=("residual", "gains"))
+    (side,) = made.sides
+    moved = transport(other, side.alignment(form.spec))
+    for norm, factor in side.learned_gains().items():
+        moved = split_gain(moved, norm, factor)
+    inputs = inputs_of(form, 3)
+    for weight in (0.0, 0.3, 1.0):
+        expected = path_between("factor", form, moved).model(weight, F64)(**inputs).logits
+        torch.testing.assert_close(made.at(share(weight))(inputs), expected, rtol=1e-11, atol=1e-11)
+
+    a, b = open_pair(root, name)
+    learned = run(root, name, None, steps=6, eval_every=3, lr=0.05, learn=("residual", "gains"))
+    assert all(float(factor.log().abs().max()) > 1e-3 for factor in learned.gains.values())
+    assert learned.gains.keys() == {x for x, norm in form.spec.norms.items() if norm.unit} <= analyse(learned).keys()
+    pair, without = aligned(a, b, learned), aligned(a, b, replace(learned, gains={}))
+    assert certificate(b, pair)["output_drift"]["float64"] < 1e-9
+    assert (pair.reason is None) == ("Llama" in name)  # behind a LayerNorm A is written in canonical form
+    middle = path_between("factor", form, learned.moved(other)).model(0.5, F64)(**inputs).logits
+    drifts = [(stock_model(x.midpoint(), F64)(**inputs).logits - middle).abs().max() for x in (pair, without)]
+    assert drifts[0] < 1e-9 < 1e-6 < drifts[1]
+
+
+def test_gains_that_cannot_be_folded_stay_and_two_sides_have_none(root):
+    made, form, _ = objective(root, "BertForSequenceClassification", learn=("gains",))  # post-norm
+    assert made.sides[0].gains().keys() == {"bert.encoder.layer.1.output.LayerNorm"}
+    assert sum(bool(norm.blocked) for norm in form.spec.norms.values()) == 4
+    with pytest.raises(OnebasinError, match="'learn'"):
+        LearnedMatching(learn=("gains",), two_sided=True)
 
 
 def test_soft_permutations_leave_b_and_the_certificate_says_how_far(root):

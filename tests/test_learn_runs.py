@@ -56,7 +56,7 @@ def stop_at(step: int, how: signal.Signals, progress) -> None:
         (signal.SIGTERM, PERMUTING),
         (signal.SIGINT, {"two_sided": True, "dropout": True, "accumulate": 2}),
         (signal.SIGTERM, {"optimizer": "muon", "learn": ("residual", "qk", "scale")}),
-        (signal.SIGTERM, {"law": "highest", "two_sided": True}),
+        (signal.SIGTERM, {"law": "highest", "learn": ("residual", "gains")}),
     ],
     ids=["permutations", "two sides, dropout", "muon", "where the path is highest"],
 )

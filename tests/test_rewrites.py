@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -314,6 +315,32 @@ def test_a_model_in_its_own_gauge_is_itself(make, model_type, name, tied):
     for attention in a.spec.attentions:  # what every head adds, whatever it attends to
         bias = a.spec.linears[attention.value].bias
         assert bias is None or torch.allclose(folded(back)[bias], folded(a)[bias], atol=1e-12)
+
+
+@every_class
+def test_a_norm_and_its_readers_share_a_gain_in_any_way(make, model_type, name):
+    """Any gains leave the function as it is, also in another model's gauge; behind an RMSNorm the midpoint, too."""
+    a, b = make(model_type, name, 5, tied=False), make(model_type, name, 5, weights=99, tied=False)
+    forms = [canonicalize(x).checkpoint for x in (a, b)]
+    free = [norm for norm in forms[1].spec.norms.values() if norm.unit and not norm.blocked]
+    g, shared = torch.Generator().manual_seed(3), forms[1]
+    for norm in free:
+        factor = torch.randn(shared[norm.gain].shape, generator=g, dtype=torch.float64).exp()
+        shared = rewrites.split_gain(shared, norm.name, factor)
+        assert torch.equal(shared[norm.gain], factor)
+    assert drift(b, shared) < EXACT
+    written = in_gauge_of(a, shared)
+    assert drift(b, written) < EXACT
+    if all(norm.kind == "rms" for norm in free):
+        assert drift(midpoint(a, written), midpoint(forms[0], shared)) < EXACT
+    if free:  # the controls: this is another midpoint, and the readers' half is needed
+        assert drift(midpoint(forms[0], shared), midpoint(*forms)) > 1e-4
+        half = forms[1].derive({norm.gain: partial(shared.__getitem__, norm.gain) for norm in free})
+        assert drift(b, half) > 1e-4
+
+
+def midpoint(a: Checkpoint, b: Checkpoint) -> Checkpoint:
+    return a.derive({leaf: partial(lambda leaf: (a[leaf] + b[leaf]) / 2, leaf) for leaf in a.spec.leaves})
 
 
 def folded(checkpoint: Checkpoint) -> Checkpoint:

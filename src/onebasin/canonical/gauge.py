@@ -24,8 +24,9 @@ def in_gauge_of(reference: Checkpoint, canonical: Checkpoint) -> Checkpoint:
     """The model of `canonical`, function unchanged, with the folded norms and value biases of `reference`.
 
     For a folded norm with reference gain γ and offset β:  W ← W/γ, b ← b − (W/γ)β, and the norm takes γ, β.  A norm
-    that kept its offset o takes γ and γ ⊙ o.  Where the value bias was folded, b_V becomes the reference's effective
-    one and b_O ← b_O − W_O v.  Gains that could not be folded stay the model's own.
+    that kept its offset o takes γ and γ ⊙ o; one that was given a gain s of its own takes γ ⊙ s.  Where the value bias
+    was folded, b_V becomes the reference's effective one and b_O ← b_O − W_O v.  Gains that could not be folded stay
+    the model's own.
     """
     _check_same_table(reference, canonical)
     folded = [
@@ -78,7 +79,7 @@ def _restore_gain(reference: Checkpoint, model: Checkpoint, norm: Norm) -> Check
     gain = reference[norm.gain]
     offset = None if norm.bias is None else reference[norm.bias]
     _check_divisible(norm, gain, offset)
-    changed: dict[str, Callable[[], Tensor]] = {norm.gain: lambda: gain}
+    changed: dict[str, Callable[[], Tensor]] = {norm.gain: lambda: gain * model[norm.gain]}
     keep = keeps_offset(model, norm)
     if norm.bias is not None and offset is not None:
         kept = gain * model[norm.bias] if keep else offset

@@ -61,6 +61,18 @@ def fold_gain(checkpoint: Checkpoint, name: str) -> Checkpoint:
     return checkpoint.derive(changed, spec=checkpoint.spec.with_unit_gain(name))
 
 
+def split_gain(checkpoint: Checkpoint, name: str, factor: Tensor) -> Checkpoint:
+    """γ ← s ⊙ γ, β ← s ⊙ β, W ← W diag(1/s): a norm and its readers share what `fold_gain` leaves to the readers."""
+    norm = checkpoint.spec.norms[name]
+    changed: dict[str, Callable[[], Tensor]] = {norm.gain: lambda: factor * checkpoint[norm.gain]}
+    if norm.bias is not None:
+        bias = norm.bias
+        changed[bias] = lambda: factor * checkpoint[bias]
+    for reader in checkpoint.spec.readers(name):
+        changed[reader.weight] = scaled(checkpoint, reader, norm, 1 / factor)
+    return checkpoint.derive(changed)
+
+
 def _recognise_constant_gain(checkpoint: Checkpoint, norm: Norm) -> Checkpoint:
     """A gain that cannot move but is the same for every coordinate labels nothing, so it may stay."""
     gain = checkpoint[norm.gain]

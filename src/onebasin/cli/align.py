@@ -30,7 +30,7 @@ Steps = Annotated[
 ]
 Learn = Annotated[
     list[str] | None,
-    typer.Option(help="What learns: residual, qk, ov (these by default), heads, units, scale.  Repeatable."),
+    typer.Option(help="What learns: residual, qk, ov (these by default), heads, units, scale, gains.  Repeatable."),
 ]
 Universe = Annotated[
     Path | None,

@@ -16,9 +16,14 @@ from onebasin.maps.indexed import Indexed
 
 
 def analyse(learned: Learned) -> dict[str, dict[str, Any]]:
-    """For every space that moved: how far, and in what way; plain data."""
+    """For every space that moved, and every norm whose gains did: how far, and in what way; plain data."""
     correction = learned.correction.maps
-    return {name: _about(g) for name, g in correction.items() if g.distance() > 0}
+    spaces = {name: _about(g) for name, g in correction.items() if g.distance() > 0}
+    return {**spaces, **{norm: _about_gain(factor) for norm, factor in learned.gains.items()}}
+
+
+def _about_gain(factor: Tensor) -> dict[str, Any]:
+    return {"displacement": float((factor - 1).norm()), "log_scale_spread": float(factor.log().std(correction=0))}
 
 
 def _about(g: Map) -> dict[str, Any]:

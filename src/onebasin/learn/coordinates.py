@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -10,20 +12,34 @@ from torch import Tensor, nn
 from onebasin.alignment import Alignment
 from onebasin.learn.assignments import StraightThrough
 from onebasin.learn.latents import Latent
-from onebasin.learn.spaces import stacks
+from onebasin.learn.spaces import Gains, stacks
 from onebasin.maps import Map
 from onebasin.spec import ModelSpec
 
-SCALE = "scale"
+SCALE, GAINS = "scale", "gains"
+LARGEST_SCALE = 4.0  # of a stream, and its inverse the least: smaller streams would drown in eps, and B with them
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What moves a model: the maps of its stacks, a factor of its streams, and a factor (d,) of the gain of norms."""
+
+    maps: Mapping[str, Map] = field(default_factory=dict)
+    scale: Tensor | None = None
+    gains: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Coordinates(nn.Module):
-    """One parameter per part of a latent, named STACK/PART with | for dots; integers are buffers."""
+    """One parameter per part of a latent, named STACK/PART with | for dots; integers are buffers.
 
-    def __init__(self, latents: Mapping[str, Latent], *, scaled: bool, dtype: torch.dtype) -> None:
+    The logarithms of the factors of streams and of gains are parameters, too.
+    """
+
+    def __init__(
+        self, latents: Mapping[str, Latent], gained: Sequence[Gains] = (), *, scaled: bool, dtype: torch.dtype
+    ) -> None:
         super().__init__()
-        self.latents = dict(latents)
-        self.scaled = scaled
+        self.latents, self.gained, self.scaled = dict(latents), tuple(gained), scaled
         for stack, latent in latents.items():
             for part, tensor in latent.start().items():
                 if tensor.is_floating_point():
@@ -32,16 +48,32 @@ class Coordinates(nn.Module):
                     self.register_buffer(_name(stack, part), tensor)
         if scaled:
             self.register_parameter(SCALE, nn.Parameter(torch.zeros((), dtype=dtype)))
+        for one in gained:
+            logarithms = torch.zeros(len(one.norms), one.size, dtype=dtype)
+            self.register_parameter(_name(one.name, GAINS), nn.Parameter(logarithms))
 
     def parts(self, stack: str) -> dict[str, Tensor]:
         front = _name(stack, "")
         named = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         return {name.removeprefix(front): x for name, x in named.items() if name.startswith(front)}
 
-    def forward(self) -> tuple[dict[str, Map], Tensor | None]:
-        """The maps of the stacks, and the factor exp(s) of the streams."""
+    def forward(self) -> Moves:
+        """The maps of the latents, differentiably."""
         maps = {stack: latent.map(self.parts(stack)) for stack, latent in self.latents.items()}
-        return maps, self.get_parameter(SCALE).exp() if self.scaled else None
+        return Moves(maps, self._scale() if self.scaled else None, self.gains())
+
+    def _scale(self) -> Tensor:
+        """exp(s) for small s, within 1/4 and 4 for all."""
+        limit = math.log(LARGEST_SCALE)
+        return (limit * (self.get_parameter(SCALE) / limit).tanh()).exp()
+
+    def gains(self) -> dict[str, Tensor]:
+        """The factor exp(s) of every gain that learns, (d,) by the name of its norm."""
+        found: dict[str, Tensor] = {}
+        for one in self.gained:
+            factors = self.get_parameter(_name(one.name, GAINS)).exp()
+            found |= dict(zip(one.norms, factors.unbind(0), strict=True))
+        return found
 
     def assignments(self) -> dict[str, tuple[Tensor, Tensor]]:
         """(scores, index) of every straight-through permutation."""
@@ -67,9 +99,14 @@ class Coordinates(nn.Module):
                 maps |= stack.unstacked(latent.hardened(parts) if hard else latent.member(parts))
         return Alignment(maps, whole.bases)
 
+    @torch.no_grad()
+    def learned_gains(self) -> dict[str, Tensor]:
+        """`gains` in float64."""
+        return {norm: factor.cpu().double() for norm, factor in self.gains().items()}
+
     def factor(self) -> float:
-        """exp(s), one where the streams are not scaled."""
-        return float(self.get_parameter(SCALE).detach().double().exp()) if self.scaled else 1.0
+        """Of the streams; one where they are not scaled."""
+        return float(self._scale().detach()) if self.scaled else 1.0
 
 
 def _name(stack: str, part: str) -> str:

@@ -24,7 +24,7 @@ from onebasin.maps import Invertible, Map, Orthogonal, map_of
 from onebasin.maps.monomial import MonomialGroup
 from onebasin.maps.rotary import Rotary
 
-NEWTON_STEPS = 10  # on a GPU, where they cost less than a factorisation
+NEWTON_STEPS = 10  # on a GPU, where a factorisation waits for the host
 
 Parts = Mapping[str, Tensor]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from onebasin.aligning import Aligned, in_one_gauge, same_form
 from onebasin.alignment import Alignment, move, transport
+from onebasin.canonical.rewrites import split_gain
 from onebasin.checkpoint import Checkpoint
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.spaces import streams
@@ -21,6 +22,8 @@ from onebasin.match.blocks import block_weights
 @dataclass(frozen=True)
 class Learned:
     """What was learned of one model: moved by `base`, then by `correction`, with its stream scaled by `scale`.
+
+    The gains of norms are then multiplied by `gains`, and what reads them divided.
 
     The correction is the best on the validation task: of the midpoint, or by the law "highest" of the highest place.
     `alignment` is both in one; where permutations are soft it takes the nearest hard ones, while `correction` and
@@ -36,6 +39,7 @@ class Learned:
     options: LearnedMatching
     about: dict[str, Any] = field(default_factory=dict)
     ends: tuple[float, ...] = ()
+    gains: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def exact(self) -> bool:
@@ -54,10 +58,15 @@ class Learned:
 
     def moved(self, form: Checkpoint) -> Checkpoint:
         """The model's canonical form in the learned basis."""
-        scaled = scale_streams(form, self.scale)
+        moved = self._transported(scale_streams(form, self.scale))
+        for norm, factor in self.gains.items():
+            moved = split_gain(moved, norm, factor)
+        return moved
+
+    def _transported(self, form: Checkpoint) -> Checkpoint:
         if self.exact:
-            return transport(scaled, self.alignment)
-        first = transport(scaled, self.base)
+            return transport(form, self.alignment)
+        first = transport(form, self.base)
 
         def leaf(name: str) -> Callable[[], Tensor]:
             return lambda: move(first.spec, first.spec.leaves[name], first[name], self.correction.maps)
@@ -95,10 +104,22 @@ def aligned_pairs(models: Sequence[Checkpoint], learned: Sequence[Learned]) -> t
     form, *others = forms_of(models)
     moved = [found.moved(other) for found, other in zip(learned, others, strict=True)]
     pairs = [in_one_gauge(models[0], form, x) for x in moved]
-    reason = next((why for *_, why in pairs if why), None)
+    reason = next((why for *_, why in pairs if why), None) or _needs_canonical(form, learned)
     written = [(form, x) for x in moved] if reason else [(first, second) for first, second, _ in pairs]
     matches = [_matched(form, other, found) for found, other in zip(learned, others, strict=True)]
     return tuple(Aligned(*ends, match, reason) for ends, match in zip(written, matches, strict=True))
+
+
+def _needs_canonical(form: Checkpoint, learned: Sequence[Learned]) -> str | None:
+    """Why the first model cannot stay as it is.
+
+    What a LayerNorm hands on is γ ⊙ n with 1ᵀn = 0, so the part of its readers along 1/γ does nothing.  Averaged with a
+    model of other gains it would; canonical forms do not have that part.
+    """
+    norms = [form.spec.norms[name] for found in learned for name in found.gains]
+    if any(norm.kind == "layer" for norm in norms):
+        return "gains of LayerNorms were learned, and the average is what was learned only of readers that are centred"
+    return None
 
 
 def _matched(form_a: Checkpoint, form_b: Checkpoint, learned: Learned) -> Matched:

@@ -21,19 +21,17 @@ from torch.nn.functional import cross_entropy
 
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.landscape.circuit import Apart, Joined, circuit_model
-from onebasin.learn.coordinates import Coordinates
+from onebasin.learn.coordinates import Coordinates, Moves
 from onebasin.learn.options import LearnedMatching
-from onebasin.learn.spaces import chosen
+from onebasin.learn.spaces import chosen, free_gains
 from onebasin.learn.teacher import Teacher
-from onebasin.learn.weights import Group, Maps, Weights, groups
+from onebasin.learn.weights import Group, Weights, groups
 from onebasin.linalg import mixture, running_shares
 from onebasin.spec import ModelSpec
 from onebasin.stock import source_key, stock_model
 from onebasin.tasks import IGNORED, LANGUAGE
 
 Inputs = Mapping[str, Tensor]
-Moves = tuple[Maps, Tensor | None]
-STILL: Moves = ({}, None)
 BETWEEN = -1  # in place of the number of a model
 
 
@@ -54,10 +52,11 @@ class Objective(nn.Module):
         super().__init__()
         self.kind, self.dtype = kind, dtype
         scaled = "scale" in options.learn
+        gained = free_gains(forms[0].spec) if "gains" in options.learn else []
         spec, still = forms[0].spec, 0 if options.two_sided else 1
         latents = chosen(spec, options)
-        found = groups(spec, latents, scaled=scaled)
-        self.sides = nn.ModuleList(Coordinates(latents, scaled=scaled, dtype=dtype) for _ in forms[still:])
+        found = groups(spec, latents, gained, scaled=scaled)
+        self.sides = nn.ModuleList(Coordinates(latents, gained, scaled=scaled, dtype=dtype) for _ in forms[still:])
         self.ends = nn.ModuleList(Weights(form, found, dtype, frozen=m < still) for m, form in enumerate(forms))
         self.scored = Scored(model_of(forms, options, dtype).requires_grad_(False), forward_dtype)
         self.shares = [f"{name}.share" for name, x in self.model.named_modules() if isinstance(x, Joined)]
@@ -87,12 +86,12 @@ class Objective(nn.Module):
 
     def moves(self) -> list[Moves]:
         """What moves each model: nothing the first, unless all sides learn."""
-        return [STILL] * (len(self.ends) - len(self.sides)) + [side() for side in self.sides]
+        return [Moves()] * (len(self.ends) - len(self.sides)) + [side() for side in self.sides]
 
     def theta(self, weight: Tensor, moves: list[Moves] | None = None) -> dict[str, Tensor]:
         """θ(λ) by the model's own parameter names, with what else of the model depends on λ."""
         skip = {self.places[self.looked_up][1]} if self.looked_up else set()
-        ends = [end(*move, skip) for end, move in zip(self.ends, moves or self.moves(), strict=True)]
+        ends = [end(move, skip) for end, move in zip(self.ends, moves or self.moves(), strict=True)]
         shares = running_shares(weight)
         between = {i: mixture([end[i] for end in ends], shares) for i in ends[0]}
         rows = [{i: x.unbind(0) for i, x in tensors.items()} for tensors in (*ends, between)]
@@ -111,7 +110,7 @@ class Objective(nn.Module):
             given: dict[str, Any] = dict(inputs)
             if self.looked_up:
                 table, ids = self.places[self.looked_up][1], given.pop("input_ids")
-                rows = [end.rows(table, ids, *move) for end, move in zip(self.ends, moves, strict=True)]  # type: ignore[operator]
+                rows = [end.rows(table, ids, move) for end, move in zip(self.ends, moves, strict=True)]  # type: ignore[operator]
                 given["inputs_embeds"] = mixture(rows, running_shares(weight))
             if self.kind == LANGUAGE:
                 given["use_cache"] = False

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from onebasin.errors import OnebasinError
 
-GROUPS = ("residual", "qk", "ov", "heads", "units", "scale")
+GROUPS = ("residual", "qk", "ov", "heads", "units", "scale", "gains")
 CHOICES = {
     "loss": ("task", "agreement"),
     "permutations": ("frozen", "straight-through", "soft"),
@@ -33,7 +33,8 @@ class LearnedMatching:
     What moves:
         learn: the groups of spaces that have latents: residual, qk, ov (their continuous parts); heads, units (their
             scales, and their permutations where these are not frozen); scale (one positive number on what writes the
-            residual stream).
+            residual stream); gains (how every norm and what reads it share their product: one positive number per
+            coordinate).
         permutations: "frozen", "straight-through" (P1, algorithm 1) or "soft" (P1, appendix C.2: doubly stochastic, so
             the end point is not B any more).
         two_sided: latents for A and for B (P3), reduced to one alignment of B at the end.  Of several models the first
@@ -110,6 +111,8 @@ class LearnedMatching:
             raise _refused(
                 "permutations", "frozen or straight-through, for soft ones have no inverse", "soft, two-sided"
             )
+        if self.two_sided and "gains" in self.learn:
+            raise _refused("learn", "no gains, for they belong to the basis of A, where A stands still", "two-sided")
         if not self.alpha > 0:
             raise _refused("alpha", "a positive number", self.alpha)
         if self.warmup > 1:

@@ -96,8 +96,10 @@ def chosen(spec: ModelSpec, options: LearnedMatching) -> dict[str, Latent]:
     if "scale" in options.learn:
         _check_scalable(spec)
         learning.add("scale")
+    if "gains" in options.learn and free_gains(spec):
+        learning.add("gains")
     for group in options.learn:
-        if group in ("heads", "units") and group not in learning:
+        if group in ("heads", "units", "gains") and group not in learning:
             raise nothing_to_learn(spec, group)
     if not learning:
         raise nothing_to_learn(spec, options.learn[0])
@@ -119,6 +121,23 @@ def nothing_to_learn(spec: ModelSpec, group: str) -> NotInFamily:
 def streams(spec: ModelSpec) -> list[str]:
     """The spaces that norms read."""
     return [name for name in spec.spaces if group_of(spec, name) == "residual"]
+
+
+@dataclass(frozen=True)
+class Gains:
+    """Norms of one role and size whose gain was folded into their readers: they can take any part of it back."""
+
+    name: str
+    norms: tuple[str, ...]
+    size: int
+
+
+def free_gains(spec: ModelSpec) -> list[Gains]:
+    found = defaultdict(list)
+    for name, norm in spec.norms.items():
+        if norm.unit and not norm.blocked:
+            found[role(name), spec.spaces[norm.space].size].append(name)
+    return [Gains(f"{kind} ({size})", tuple(names), size) for (kind, size), names in found.items()]
 
 
 def _check_scalable(spec: ModelSpec) -> None:

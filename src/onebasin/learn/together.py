@@ -128,15 +128,16 @@ def _results(run: Run, bases: list[Alignment], spec: ModelSpec, about: dict[str,
     soft = [Alignment.identity(spec)] * still + [side.alignment(spec, hard=False) for side in sides]
     hard = [Alignment.identity(spec)] * still + [side.alignment(spec) for side in sides]
     scales = [1.0] * still + [side.factor() for side in sides]
+    gains = [dict[str, torch.Tensor]()] * still + [side.learned_gains() for side in sides]
     if not still:
         back = hard[0].inverse()
         soft = hard = [Alignment.identity(spec), *(back.compose(g) for g in hard[1:])]
     return tuple(
         Learned(
             base, correction, nearest.compose(base), scale / scales[0], tuple(run.history), run.best_step, run.options,
-            about, run.ends,
+            about, run.ends, own,
         )
-        for base, correction, nearest, scale in zip(bases, soft, hard, scales, strict=True)
+        for base, correction, nearest, scale, own in zip(bases, soft, hard, scales, gains, strict=True)
     )  # fmt: skip
 
 

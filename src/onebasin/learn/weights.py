@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.families import Rep
-from onebasin.learn.spaces import Stack, role, stacks, streams
+from onebasin.learn.coordinates import Moves
+from onebasin.learn.gains import UNTOUCHED, Gained, touched_by
+from onebasin.learn.spaces import Gains, Stack, role, stacks, streams
 from onebasin.maps import Map
 from onebasin.spec import Leaf, ModelSpec
 from onebasin.spec.leaves import View, letters
-
-Maps = Mapping[str, Map]
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,12 @@ class Part:
     index: tuple[int | slice, ...]
     actions: tuple[tuple[Action, tuple[str, ...]], ...]
     writes: bool  # to a stream that is scaled
+    gained: Gained | None  # by the gains of `norms`, one in every layer
+    norms: tuple[str, ...]
 
     @property
     def moves(self) -> bool:
-        return bool(self.actions) or self.writes
+        return bool(self.actions) or self.writes or self.gained is not None
 
 
 @dataclass(frozen=True)
@@ -87,21 +89,27 @@ class Group:
         return whole.permute(back).reshape([len(self.keys), *self.shape])
 
 
-def groups(spec: ModelSpec, learned: Iterable[str], *, scaled: bool = False) -> list[Group]:
-    """Every stored tensor of the table, by role; only the stacks named in `learned` act."""
+def groups(
+    spec: ModelSpec, learned: Iterable[str], gained: Iterable[Gains] = (), *, scaled: bool = False
+) -> list[Group]:
+    """Every stored tensor of the table, by role; only the stacks named in `learned` act, and the gains in `gained`."""
     by_space = {space: stack for stack in stacks(spec) for space in stack.spaces if stack.name in set(learned)}
     written = {leaf.name for space in streams(spec) for leaf in spec.writers(space)} if scaled else set()
+    touched = touched_by(spec, [name for one in gained for name in one.norms])
     leaves: dict[str, list[Leaf]] = defaultdict(list)
     for leaf in spec.leaves.values():
         leaves[leaf.key].append(leaf)
     alike = defaultdict(list)
     for key, parts in leaves.items():
-        signature = tuple((leaf.index, tuple(_actions(spec, leaf, by_space)), leaf.name in written) for leaf in parts)
+        signature = tuple(
+            (leaf.index, _actions(spec, leaf, by_space), leaf.name in written, touched.get(leaf.name, UNTOUCHED)[0])
+            for leaf in parts
+        )
         alike[role(key), parts[0].view, str(signature)].append(key)
     found = []
     for (_, view, _), keys in alike.items():
         columns = zip(*(leaves[key] for key in keys), strict=True)
-        found.append(Group.of(keys, view, (_part(spec, column, by_space, written) for column in columns)))
+        found.append(Group.of(keys, view, (_part(spec, column, by_space, written, touched) for column in columns)))
     return found
 
 
@@ -120,12 +128,21 @@ def _actions(spec: ModelSpec, leaf: Leaf, by_space: Mapping[str, Stack]) -> list
     return actions
 
 
-def _part(spec: ModelSpec, leaves: Sequence[Leaf], by_space: Mapping[str, Stack], written: set[str]) -> Part:
+def _part(
+    spec: ModelSpec,
+    leaves: Sequence[Leaf],
+    by_space: Mapping[str, Stack],
+    written: set[str],
+    touched: Mapping[str, tuple[Gained, str]],
+) -> Part:
     actions = []
     for action in _actions(spec, leaves[0], by_space):
         spaces = tuple(_space(leaf, action.dim - 1) for leaf in leaves)
         actions.append((action, spaces))
-    return Part(tuple(x.name for x in leaves), leaves[0].index, tuple(actions), leaves[0].name in written)
+    names = tuple(x.name for x in leaves)
+    gained, _ = touched.get(names[0], UNTOUCHED)
+    norms = tuple(touched.get(name, UNTOUCHED)[1] for name in names)
+    return Part(names, leaves[0].index, tuple(actions), names[0] in written, gained, norms)
 
 
 def _space(leaf: Leaf, dim: int) -> str:
@@ -146,19 +163,21 @@ class Weights(nn.Module):
             for j, tensor in enumerate([group.stored(parts)] if self.still[i] else parts):
                 self.register_buffer(f"_{i}_{j}", tensor.contiguous())
 
-    def forward(self, maps: Maps, scale: Tensor | None = None, skip: Collection[int] = ()) -> dict[int, Tensor]:
-        """The stored tensors (L, ...) of every group under the learned maps, writers of streams times `scale`."""
-        return {i: self._moved(i, maps, scale) for i in range(len(self.groups)) if i not in skip}
+    def forward(self, moves: Moves, skip: Collection[int] = ()) -> dict[int, Tensor]:
+        """The stored tensors (L, ...) of every group under the learned maps and factors."""
+        return {i: self._moved(i, moves) for i in range(len(self.groups)) if i not in skip}
 
-    def _moved(self, i: int, maps: Maps, scale: Tensor | None) -> Tensor:
+    def _moved(self, i: int, moves: Moves) -> Tensor:
         if self.still[i]:
             return self.get_buffer(f"_{i}_0")
         parts = []
         for j, part in enumerate(self.groups[i].parts):
             x = self.get_buffer(f"_{i}_{j}")
             for action, spaces in part.actions:
-                x = action(maps[action.stack.name], x, spaces)
-            parts.append(x * scale if part.writes and scale is not None else x)
+                x = action(moves.maps[action.stack.name], x, spaces)
+            if part.gained is not None:
+                x = part.gained(torch.stack([moves.gains[norm] for norm in part.norms]), x)
+            parts.append(x * moves.scale if part.writes and moves.scale is not None else x)
         return self.groups[i].stored(parts)
 
     def by_rows(self, i: int) -> bool:
@@ -167,12 +186,12 @@ class Weights(nn.Module):
         single = not others and len(keys) == 1 and len(self.groups[i].sizes) == 2
         return single and all(action.dim == 2 and action.stack.fibres is None for action, _ in part.actions)
 
-    def rows(self, i: int, index: Tensor, maps: Maps, scale: Tensor | None) -> Tensor:
+    def rows(self, i: int, index: Tensor, moves: Moves) -> Tensor:
         """The rows `index` of table i, moved."""
         (part,) = self.groups[i].parts
         x = self.get_buffer(f"_{i}_0")[0][index]
         if self.still[i]:
             return x
         for action, _ in part.actions:
-            x = maps[action.stack.name].act(x, -1, action.rep)
-        return x * scale if part.writes and scale is not None else x
+            x = moves.maps[action.stack.name].act(x, -1, action.rep)
+        return x * moves.scale if part.writes and moves.scale is not None else x

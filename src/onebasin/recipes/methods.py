@@ -130,5 +130,6 @@ def course(moved: Sequence[Learned]) -> dict[str, Any]:
         "midpoint": first.midpoint,
         "function_kept": first.exact,
         "stream_scale": scales[0] if len(scales) == 1 else scales,
+        "norms_with_learned_gains": len(first.gains),
         "history": [asdict(point) for point in first.history],
     }
