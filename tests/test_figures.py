@@ -68,9 +68,66 @@ def test_the_page_names_file_and_command(name, page):
     assert f"python benchmarks/run.py {name}" in " ".join(text.split())
 
 
-def test_first_figures_of_learning():
-    expected = [
-        [f"`{x['pair']}`", x["start"], x["optimizer"], x["sides"], f"{x['steps']:,}", f"{x['barrier']:.3f}"]
-        for x in results("explored")["rows"]
-    ]
-    assert table("learning.md", "pair | start | optimiser, rate | sides | steps | barrier") == expected
+def spread(found: dict[str, Any], key: str, digits: int = 3) -> str:
+    return f"{found[key]['mean']:.{digits}f} ± {found[key]['spread']:.{digits}f}"
+
+
+PAIRS = ("vit-l2", "vit-adamw", "gpt2", "llama", "bert")
+
+
+def learned_pairs() -> list[list[str]]:
+    expected = []
+    for name, rows in results("learned").items():
+        for row, x in rows.items() if name in PAIRS else ():
+            first = x["runs"][0]
+            losses = f"{first['factor curve'][0]:.3f}, {first['loss of B']:.3f}, {x['midpoint loss']['mean']:.3f}"
+            accuracy = f"{x['metric']['mean']:.1%}, {100 * x['excess over the ends']['mean']:+.1f}"
+            start, steps = x["start"], f"{x['options']['steps']:,}"
+            expected.append([f"`{x['pair']}`", row, start, steps, spread(x, "barrier"), losses, accuracy])
+    return expected
+
+
+def learned_choices() -> list[list[str]]:
+    return [
+        [name, row, spread(x, "barrier"), f"{x['midpoint loss']['mean']:.3f}", f"{x['metric']['mean']:.1%}"]
+        for name, rows in results("learned").items() if name not in PAIRS
+        for row, x in rows.items()
+    ]  # fmt: skip
+
+
+def step_costs() -> list[list[str]]:
+    return [
+        [model, how, f"{x['learned step, ms']:.1f}", f"{x['plain step, ms']:.1f}", f"{x['ratio']:.2f}"]
+        for model, rows in results("step_cost").items() if "wide" in model
+        for how, x in rows.items()
+    ]  # fmt: skip
+
+
+def test_learning():
+    found = results("learned")
+    numbers = "barrier | loss of A, B, midpoint | midpoint accuracy, less that of the ends"
+    assert table("learning.md", f"pair | learned on | start | steps | {numbers}") == learned_pairs()
+    assert table("learning.md", "what | | barrier | midpoint loss | midpoint accuracy") == learned_choices()
+    assert table("learning.md", "model and batch | | learned | plain training | ratio") == step_costs()
+    text = (ROOT / "docs" / "learning.md").read_text()
+    assert f"has a barrier of {spread(found['vit-l2']['circuit path'], 'circuit barrier')}." in text
+    assert f"The Llama pair stays at {min(x['barrier']['mean'] for x in found['llama'].values()):.2f}." in text
+
+
+def test_learning_in_the_readme():
+    text = " ".join((ROOT / "README.md").read_text().split())
+    best = [min(x["barrier"]["mean"] for x in results("learned")[name].values()) for name in PAIRS]
+    assert "leaves {:.3f}, {:.3f}, {:.3f}, {:.3f} and {:.3f} in".format(*best) in text
+    assert f"keeps a barrier of {best[3]:.2f}" in text
+    ratios = [x["compiled, default"]["ratio"] for name, x in results("step_cost").items() if "wide" in name]
+    assert f"costs {min(ratios):.1f} to {max(ratios):.1f} training steps" in text
+    pair = results("learned")["vit-adamw"]["factor path"]
+    ends = pair["metric"]["mean"] - pair["excess over the ends"]["mean"]
+    assert f"({100 * pair['metric']['mean']:.1f} % against {100 * ends:.1f} %)" in text
+
+
+@pytest.mark.parametrize("name", ["learned", "step_cost"])
+def test_learning_names_files_and_commands(name):
+    text = " ".join((ROOT / "docs" / "learning.md").read_text().split())
+    assert f"benchmarks/{name}.json" in text
+    assert f"python benchmarks/run.py {name}" in text
