@@ -48,9 +48,17 @@ IMAGES = {"batch": 128, "augment": True, "steps": 8 * EPOCH, "lr": 3e-3, "eval_e
 SHORT = {**IMAGES, "steps": 2 * EPOCH}
 LANGUAGE = {"batch": 64, "steps": 5000, "optimizer": "muon", "lr": 3e-2, "two_sided": True, "eval_every": 250}
 HIGHEST, NORMAL = {"law": "highest"}, {"law": "normal"}
+DEFAULT = ("residual", "qk", "ov")
 TEXTS = {"batch": 128, "steps": 1000, "lr": 3e-3, "eval_every": 100}
-SCALED = ("residual", "qk", "ov", "units")  # gated units have scales
-EVERYTHING = ("residual", "qk", "ov", "heads", "units")
+SCALED = (*DEFAULT, "units")  # gated units have scales
+EVERYTHING = (*DEFAULT, "heads", "units")
+
+
+def with_gains(*learn: str) -> dict[str, Any]:
+    """Gains belong to the basis of A, so A stands still."""
+    return {**LANGUAGE, **HIGHEST, "two_sided": False, "learn": (*learn, "gains")}
+
+
 ONLY_PERMUTATIONS = {"learn": ("heads", "units"), "permutations": "straight-through"}
 SOFT = {**ONLY_PERMUTATIONS, "permutations": "soft"}
 
@@ -64,11 +72,13 @@ EXPERIMENTS: dict[str, dict[str, Row]] = {
     "vit-adamw": {"factor path": (ADAMW, "activation", IMAGES)},
     "gpt2": {
         "λ where the path is highest": ("gpt2-wikitext2", "activation", {**LANGUAGE, **HIGHEST}),
+        "λ where the path is highest, gains": ("gpt2-wikitext2", "activation", with_gains(*DEFAULT)),
         "λ on [0.4, 0.6]": ("gpt2-wikitext2", "activation", LANGUAGE),
         "λ ~ N(0.5, 0.1)": ("gpt2-wikitext2", "activation", {**LANGUAGE, **NORMAL}),
     },
     "llama": {
         "λ where the path is highest": ("llama-wikitext2", "activation", {**LANGUAGE, **HIGHEST, "learn": SCALED}),
+        "λ where the path is highest, gains": ("llama-wikitext2", "activation", with_gains(*SCALED)),
         "λ ~ N(0.5, 0.1)": ("llama-wikitext2", "activation", {**LANGUAGE, **NORMAL, "learn": SCALED}),
     },
     "bert": {

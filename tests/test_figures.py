@@ -111,6 +111,10 @@ def test_learning():
     assert table("learning.md", "model and batch | | learned | plain training | ratio") == step_costs()
     text = (ROOT / "docs" / "learning.md").read_text()
     assert f"has a barrier of {spread(found['vit-l2']['circuit path'], 'circuit barrier')}." in text
+    for row in results("explored")["gains"]["rows"]:
+        without = next(x for x in results("explored")["gains"]["rows"] if x["pair"] == row["pair"] and not x["gains"])
+        said = f"from {without['barrier']:.3f} to {row['barrier']:.3f} (`{row['pair']}`)"
+        assert (said in " ".join(text.split())) == row["gains"]
     assert f"The Llama pair stays at {min(x['barrier']['mean'] for x in found['llama'].values()):.2f}." in text
 
 
