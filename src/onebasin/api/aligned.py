@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from onebasin import recipes
 from onebasin.aligning import in_one_gauge, same_form
-from onebasin.alignment import Alignment, transport
+from onebasin.alignment import Alignment
 from onebasin.api.sources import Source, live, opened
 from onebasin.checkpoint import Checkpoint
 from onebasin.landscape import Simplex
@@ -64,11 +64,14 @@ class AlignedModels:
     def apply(self, source: Source, which: int = 1) -> Checkpoint | PreTrainedModel:
         """Another model moved like model `which` (B is 1), such as a later checkpoint of it: the same function.
 
-        A live model comes back as a live model of its class, everything else as a checkpoint.
+        It can be averaged with `models[0]`.  A live model comes back as a live model of its class, everything else as a
+        checkpoint.
         """
         checkpoint, a = opened(source), self.plan.models[0]
         form_a, form = same_form(a, checkpoint)
-        _, moved, _ = in_one_gauge(a, form_a, transport(form, self.alignments[which - 1]))
+        moved = self.found.moved(form, which - 1)
+        if self.reason is None:
+            _, moved, _ = in_one_gauge(a, form_a, moved)
         return moved if isinstance(source, str | Path | Checkpoint) else live(moved)
 
     def save(self, folder: str | Path, *, dtype: Dtype | None = None) -> None:

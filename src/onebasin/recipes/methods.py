@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onebasin.aligning import METHODS, Aligned, align, match_forms
+from onebasin.alignment import transport
 from onebasin.automatic import PROBES, choose
 from onebasin.checkpoint import Checkpoint
 from onebasin.learn import Learned, LearnedMatching, Progress, aligned_pairs, learn_together
@@ -31,11 +32,16 @@ class Found:
     aligned: tuple[Aligned, ...]
     told: dict[str, Any]
     universe: Universe | None = None
+    learned: tuple[Learned, ...] = ()
 
     @property
     def models(self) -> list[Checkpoint]:
         """All models in one gauge."""
         return [self.aligned[0].a, *(pair.b for pair in self.aligned)]
+
+    def moved(self, form: Checkpoint, i: int) -> Checkpoint:
+        """A canonical form moved like model i of those that were aligned with the first."""
+        return self.learned[i].moved(form) if self.learned else transport(form, self.aligned[i].alignment)
 
     def save(self, folder: Path) -> None:
         """Write the maps."""
@@ -78,9 +84,9 @@ def _learned(recipe: Align | Merge, start: Universe, learned: Sequence[Learned],
     """The models by what was learned of each, from `start` on."""
     told, pairs = {**told, "learning": course(learned[1:])}, aligned_pairs(start.models, learned[1:])
     if not recipe.gathers:
-        return Found(pairs, told)
+        return Found(pairs, told, learned=tuple(learned[1:]))
     universe = start.moved([own.alignment for own in learned])
-    return Found(pairs, {"universe": facts(universe), **told}, universe)
+    return Found(pairs, {"universe": facts(universe), **told}, universe, tuple(learned[1:]))
 
 
 def _how(plan: Plan, recipe: Align | Merge, method: str) -> dict[str, Any]:
