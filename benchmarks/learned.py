@@ -67,6 +67,7 @@ Row = tuple[str, str, dict[str, Any]]
 EXPERIMENTS: dict[str, dict[str, Row]] = {
     "vit-l2": {
         "factor path": ("vit-cifar10-l2", "weight", IMAGES),
+        "factor path, λ where it is highest": ("vit-cifar10-l2", "weight", {**IMAGES, **HIGHEST}),
         "circuit path": ("vit-cifar10-l2", "weight", {**IMAGES, "path": "circuit"}),
     },
     "vit-adamw": {"factor path": (ADAMW, "activation", IMAGES)},

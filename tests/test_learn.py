@@ -152,10 +152,11 @@ def test_checkpointed_activations_have_the_same_gradients(root, name):
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # what torch's compiler does
+@pytest.mark.parametrize("learn", [("residual", "qk", "ov"), ("residual", "scale", "gains")])
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM"])
-def test_the_step_is_one_graph_for_the_compiler(root, name):
+def test_the_step_is_one_graph_for_the_compiler(root, name, learn):
     """Transport, interpolation, model and loss are traced whole, with the gradients of the eager step."""
-    made, a, _ = objective(root, name, tokens=1)
+    made, a, _ = objective(root, name, tokens=1, learn=learn)
     task = taught_by(a, 4)
     made(task.inputs, task.labels, share(0.45), back=True)
     eager = [p.grad for p in made.learned()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,13 +20,15 @@ SCALE, GAINS = "scale", "gains"
 LARGEST_SCALE = 4.0  # of a stream, and its inverse the least: smaller streams would drown in eps, and B with them
 
 
-@dataclass(frozen=True)
-class Moves:
+class Moves(NamedTuple):
     """What moves a model: the maps of its stacks, a factor of its streams, and a factor (d,) of the gain of norms."""
 
-    maps: Mapping[str, Map] = field(default_factory=dict)
-    scale: Tensor | None = None
-    gains: Mapping[str, Tensor] = field(default_factory=dict)
+    maps: Mapping[str, Map]
+    scale: Tensor | None
+    gains: Mapping[str, Tensor]
+
+
+STILL = Moves({}, None, {})
 
 
 class Coordinates(nn.Module):

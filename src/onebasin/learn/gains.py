@@ -26,7 +26,7 @@ UNTOUCHED = None, ""
 
 @dataclass(frozen=True)
 class Gained:
-    """Axis `dim` of a stacked leaf is that of what a norm hands on: the norm's own, or one of its `readers`."""
+    """Axis `dim` of a stacked leaf is that of what a norm hands on: its own, or that of what `reads` it."""
 
     dim: int
     reads: bool

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.landscape.circuit import Apart, Joined, circuit_model
-from onebasin.learn.coordinates import Coordinates, Moves
+from onebasin.learn.coordinates import STILL, Coordinates, Moves
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.spaces import chosen, free_gains
 from onebasin.learn.teacher import Teacher
@@ -86,7 +86,7 @@ class Objective(nn.Module):
 
     def moves(self) -> list[Moves]:
         """What moves each model: nothing the first, unless all sides learn."""
-        return [Moves()] * (len(self.ends) - len(self.sides)) + [side() for side in self.sides]
+        return [STILL] * (len(self.ends) - len(self.sides)) + [side() for side in self.sides]
 
     def theta(self, weight: Tensor, moves: list[Moves] | None = None) -> dict[str, Tensor]:
         """θ(λ) by the model's own parameter names, with what else of the model depends on λ."""
