@@ -14,7 +14,7 @@ def draw(results: dict[str, Any], file: Path) -> None:
 
     figure, axes = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
     for colour, name in enumerate(name for name in ("gpt2", "llama") if name in results):
-        for style, (row, found) in zip(("-", ":"), results[name].items(), strict=False):
+        for style, (row, found) in zip(("-", ":", "--", "-."), results[name].items(), strict=False):
             for i, one in enumerate(found["runs"]):
                 points = [(seen / 1e6, loss - one["ends on held-back samples"])
                           for _, seen, _, loss, _ in one["history"]]  # fmt: skip

@@ -137,7 +137,8 @@ def measure() -> dict[str, Any]:
                     continue
                 done[job] = future.result()
                 print(*job, done[job]["barrier"], done[job]["seconds"], "s", file=sys.stderr, flush=True)
-                results = kept | tables(chosen, done)
+                found = tables(chosen, done)
+                results = kept | {name: {**kept.get(name, {}), **rows} for name, rows in found.items()}
                 if not TINY:  # what is done stays, whatever comes after
                     file.write_text(json.dumps({"results": results}, indent=2))
     if not TINY:

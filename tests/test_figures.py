@@ -115,6 +115,8 @@ def test_learning():
         without = next(x for x in results("explored")["gains"]["rows"] if x["pair"] == row["pair"] and not x["gains"])
         said = f"from {without['barrier']:.3f} to {row['barrier']:.3f} (`{row['pair']}`)"
         assert (said in " ".join(text.split())) == row["gains"]
+    shared = results("explored")["correlation of matched hidden units, llama-wikitext2"]["by layer"]
+    assert "correlate by {:.2f}, {:.2f}, {:.2f} and {:.2f} in".format(*shared) in text
     assert f"The Llama pair stays at {min(x['barrier']['mean'] for x in found['llama'].values()):.2f}." in text
 
 

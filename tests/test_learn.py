@@ -288,8 +288,7 @@ GAINED = ("GPT2LMHeadModel", "LlamaForCausalLM", "ViTForImageClassification", "G
 
 
 @pytest.mark.parametrize("name", GAINED)
-def test_gains_of_norms_move_and_b_stays_what_it_is(root, name):
-    """The objective is the path between the checkpoints that are written, B is exact, and the path is another one."""
+def test_the_objective_with_gains_is_the_path_between_the_moved_checkpoints(root, name):
     made, form, other = objective(root, name, learn=("residual", "gains"))
     (side,) = made.sides
     moved = transport(other, side.alignment(form.spec))
@@ -300,7 +299,13 @@ def test_gains_of_norms_move_and_b_stays_what_it_is(root, name):
         expected = path_between("factor", form, moved).model(weight, F64)(**inputs).logits
         torch.testing.assert_close(made.at(share(weight))(inputs), expected, rtol=1e-11, atol=1e-11)
 
+
+@pytest.mark.parametrize("name", GAINED)
+def test_gains_of_norms_move_and_b_stays_what_it_is(root, name):
+    """B is exact, and the midpoint that is written is the one that was learned, not that of the maps alone."""
     a, b = open_pair(root, name)
+    form, other = same_form(a, b)
+    inputs = inputs_of(form, 3)
     learned = run(root, name, None, steps=6, eval_every=3, lr=0.05, learn=("residual", "gains"))
     assert all(float(factor.log().abs().max()) > 1e-3 for factor in learned.gains.values())
     assert learned.gains.keys() == {x for x, norm in form.spec.norms.items() if norm.unit} <= analyse(learned).keys()
@@ -312,12 +317,14 @@ def test_gains_of_norms_move_and_b_stays_what_it_is(root, name):
     assert drifts[0] < 1e-9 < 1e-6 < drifts[1]
 
 
-def test_gains_that_cannot_be_folded_stay_and_two_sides_have_none(root):
+def test_gains_that_cannot_be_folded_stay_and_where_there_are_none(root):
     made, form, _ = objective(root, "BertForSequenceClassification", learn=("gains",))  # post-norm
     assert made.sides[0].gains().keys() == {"bert.encoder.layer.1.output.LayerNorm"}
     assert sum(bool(norm.blocked) for norm in form.spec.norms.values()) == 4
     with pytest.raises(OnebasinError, match="'learn'"):
         LearnedMatching(learn=("gains",), two_sided=True)
+    with pytest.raises(OnebasinError, match="canonical forms"):  # which have none
+        LearnedMatching(learn=("gains",), path="circuit")
 
 
 def test_soft_permutations_leave_b_and_the_certificate_says_how_far(root):

@@ -113,6 +113,8 @@ class LearnedMatching:
             )
         if self.two_sided and "gains" in self.learn:
             raise _refused("learn", "no gains, for they belong to the basis of A, where A stands still", "two-sided")
+        if self.path == "circuit" and "gains" in self.learn:
+            raise _refused("learn", "no gains, for the circuit path runs between canonical forms", "path circuit")
         if not self.alpha > 0:
             raise _refused("alpha", "a positive number", self.alpha)
         if self.warmup > 1:

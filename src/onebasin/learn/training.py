@@ -120,10 +120,11 @@ class Run:
 
     def _record(self, train_loss: float | None) -> None:
         """Validate; the best so far keeps its latents."""
-        midpoint, heights = self._validate(centre(self.models)), []
         if self.options.law == "highest":
-            heights = self._heights()
+            midpoint, heights = self._heights()
             self.steps.aim(heights)
+        else:
+            midpoint, heights = self._validate(centre(self.models)), []
         seen = self.steps.done * self.options.batch * self.options.accumulate * self.steps.batches.data.length
         now = Point(self.steps.done, seen, train_loss, midpoint, self._seconds(), heights)
         better = all(now.lowered < point.lowered for point in self.history)
@@ -133,10 +134,11 @@ class Run:
             self.best_step, self.best = self.steps.done, self.steps.latents()
         self.steps.forget()
 
-    def _heights(self) -> list[float]:
-        """Of the path over the straight line between its ends, on the validation task."""
+    def _heights(self) -> tuple[float, list[float]]:
+        """The loss of the midpoint, and the heights of the path over the straight line between its ends."""
+        losses = [self._validate(at) for at in of_two(PLACES)]
         lines = of_two(PLACES) @ torch.tensor(self.ends, dtype=torch.float64)
-        return [self._validate(at) - float(line) for at, line in zip(of_two(PLACES), lines, strict=True)]
+        return losses[len(losses) // 2], [loss - float(line) for loss, line in zip(losses, lines, strict=True)]
 
     @torch.no_grad()
     def _validate(self, weight: Tensor) -> float:
