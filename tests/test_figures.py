@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -111,13 +112,24 @@ def test_learning():
     assert table("learning.md", "model and batch | | learned | plain training | ratio") == step_costs()
     text = (ROOT / "docs" / "learning.md").read_text()
     assert f"has a barrier of {spread(found['vit-l2']['circuit path'], 'circuit barrier')}." in text
-    for row in results("explored")["gains"]["rows"]:
-        without = next(x for x in results("explored")["gains"]["rows"] if x["pair"] == row["pair"] and not x["gains"])
-        said = f"from {without['barrier']:.3f} to {row['barrier']:.3f} (`{row['pair']}`)"
-        assert (said in " ".join(text.split())) == row["gains"]
     shared = results("explored")["correlation of matched hidden units, llama-wikitext2"]["by layer"]
     assert "correlate by {:.2f}, {:.2f}, {:.2f} and {:.2f} in".format(*shared) in text
     assert f"The Llama pair stays at {min(x['barrier']['mean'] for x in found['llama'].values()):.2f}." in text
+
+
+def test_what_was_explored_of_learning():
+    explored, text = results("explored"), " ".join((ROOT / "docs" / "learning.md").read_text().split())
+    joined = explored["llama-wikitext2 with blocks joined instead of averaged"]["rows"]
+    highest = [f"{max(row['heights at 0.1, ..., 0.9']):.2f}" for row in joined]
+    highest[2] += f" ({joined[2]['heights at 0.1, ..., 0.9'][4]:.2f} at ½)"
+    assert table("learning.md", " | ".join(row["what"] for row in joined)) == [highest]
+    often = results("learned")["gpt2"]["λ where the path is highest"]["barrier"]["mean"]
+    seldom = mean(explored["highest, at 3e-2 and validated every 250 steps"]["rows"][0]["barriers"])
+    assert f"every 250 steps left {seldom:.3f}, at 1e-2 with one every 100 steps {often:.3f}" in text
+    layers = explored["llama-wikitext2 with units matched by the averaged layer"]
+    before, after = (layers[f"relative error by layer, {when}"][1:3] for when in ("before", "after"))
+    falls = [f"from {old:.2f} to {new:.2f}" for old, new in zip(before, after, strict=True)]
+    assert f"{' and '.join(falls)} in the two middle layers" in text
 
 
 def test_learning_in_the_readme():
