@@ -152,11 +152,13 @@ def test_checkpointed_activations_have_the_same_gradients(root, name):
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # what torch's compiler does
-@pytest.mark.parametrize("learn", [("residual", "qk", "ov"), ("residual", "scale", "gains")])
+@pytest.mark.parametrize(
+    "options", [{}, {"recentre_every": 1}, {"learn": ("residual", "scale", "gains")}], ids=["plain", "moving", "gains"]
+)
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM"])
-def test_the_step_is_one_graph_for_the_compiler(root, name, learn):
+def test_the_step_is_one_graph_for_the_compiler(root, name, options):
     """Transport, interpolation, model and loss are traced whole, with the gradients of the eager step."""
-    made, a, _ = objective(root, name, tokens=1, learn=learn)
+    made, a, _ = objective(root, name, tokens=1, **options)
     task = taught_by(a, 4)
     made(task.inputs, task.labels, share(0.45), back=True)
     eager = [p.grad for p in made.learned()]
@@ -166,6 +168,24 @@ def test_the_step_is_one_graph_for_the_compiler(root, name, learn):
     whole(task.inputs, task.labels, share(0.45)).backward()
     for p, expected in zip(made.learned(), eager, strict=True):
         torch.testing.assert_close(p.grad, expected, rtol=1e-9, atol=1e-12)
+
+
+@NAMES
+def test_charts_move_along_and_no_model_changes(root, name):
+    made, a, _ = objective(root, name, recentre_every=1)
+    side, far = made.sides[0], [p.clone() for p in made.learned()]
+    before, g = made.theta(share(0.4)), side.alignment(a.spec)
+    made.recentre()
+    charted = [x for n, x in side.named_parameters() if n.endswith("/z")]
+    assert charted
+    assert all((x == 0).all() for x in charted)
+    after = made.theta(share(0.4))
+    assert all(torch.allclose(after[n], x, rtol=1e-9, atol=1e-12) for n, x in before.items())
+    assert all(torch.allclose(side.alignment(a.spec)[n].dense(), x.dense(), atol=1e-10) for n, x in g.maps.items())
+    with torch.no_grad():
+        for p, old in zip(made.learned(), far, strict=True):
+            p.copy_(old)  # the control: the same latents around another origin are another map
+    assert any(not torch.allclose(made.theta(share(0.4))[n], x, rtol=1e-3) for n, x in before.items())
 
 
 def test_roles_and_groups(root):

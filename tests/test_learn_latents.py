@@ -107,6 +107,41 @@ def test_gradients(family, rotation, invertible, fibres, at):
     assert all(p.isfinite().all() for p in torch.autograd.grad(sum(y.square().sum() for y in act(*inputs)), inputs))
 
 
+# ---- charts that move along
+
+
+@CASES
+@FIBRES
+def test_a_chart_moves_along_and_the_map_stays(family, rotation, invertible, fibres):
+    latent = make(family, fibres, rotation=rotation, invertible=invertible, recentre_every=1)
+    parts = {**random(latent), **latent.state()}
+    for seed in (1, 2):  # twice: from an origin that is not the identity
+        moved = {**parts, **latent.recentred(parts)}
+        assert all((moved[name] == 0).all() for name in latent.start() if "origin" in parts)
+        for rep in (Rep.VEC, Rep.COV):
+            torch.testing.assert_close(latent.map(moved).dense(rep), latent.map(parts).dense(rep))
+        assert map_of(family).contains(latent.member(moved).dense(), 1e-10)
+        parts = {**moved, **random(latent, seed)}
+    assert not make(family, fibres).state()
+
+
+@pytest.mark.parametrize("recentre_every", [0, 5])
+def test_a_half_turn_is_reached_only_by_charts_that_move_along(recentre_every):
+    """Cayley's chart has the half turn at infinity."""
+    latent = make(fam.ORTHOGONAL, None, recentre_every=recentre_every)
+    goal = torch.eye(SIZE, dtype=torch.float64)
+    goal[:2, :2] *= -1
+    parts = {**random(latent, size=0.01), **latent.state()}
+    for step in range(1, 301):
+        z = parts["z"].requires_grad_()
+        (slope,) = torch.autograd.grad((latent.map(parts).dense() - goal).square().sum(), z)
+        parts["z"] = z.detach() - 0.05 * slope
+        if recentre_every and step % recentre_every == 0:
+            parts |= latent.recentred(parts)
+    left = float((latent.map(parts).dense() - goal).norm())
+    assert left < 1e-3 if recentre_every else left > 0.01
+
+
 # ---- permutations
 
 
@@ -115,7 +150,7 @@ def test_gradients(family, rotation, invertible, fibres, at):
 def test_straight_through_is_a_permutation_going_forward_and_z_going_back(family, fibres):
     latent = make(family, fibres, permutations="straight-through")
     assert isinstance(latent, StraightThrough)
-    start = double(latent.start())
+    start = double({**latent.start(), **latent.state()})
     eye = torch.eye(SIZE, dtype=torch.float64)
     assert latent.map(start).dense().equal(eye.expand_as(latent.map(start).dense()))
     parts = random(latent, size=1.0)

@@ -57,8 +57,9 @@ def stop_at(step: int, how: signal.Signals, progress) -> None:
         (signal.SIGINT, {"two_sided": True, "dropout": True, "accumulate": 2}),
         (signal.SIGTERM, {"optimizer": "muon", "learn": ("residual", "qk", "scale")}),
         (signal.SIGTERM, {"law": "highest", "learn": ("residual", "gains")}),
+        (signal.SIGTERM, {"recentre_every": 3, "learn": ("residual", "qk", "ov")}),
     ],
-    ids=["permutations", "two sides, dropout", "muon", "where the path is highest"],
+    ids=["permutations", "two sides, dropout", "muon", "where the path is highest", "charts that move along"],
 )
 def test_a_signal_stops_between_steps_and_the_run_goes_on_to_the_same_result(root, tmp_path, how, options):
     torch.manual_seed(5)

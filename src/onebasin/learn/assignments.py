@@ -75,9 +75,8 @@ class StraightThrough(Assignment):
     `index` holds the permutation.  It is state: whoever optimises Z solves the assignment again when it sees fit.
     """
 
-    def start(self) -> dict[str, Tensor]:
-        index = torch.arange(self.size).expand(self._front((self.size,))).clone()
-        return {**super().start(), "index": index}
+    def state(self) -> dict[str, Tensor]:
+        return {"index": torch.arange(self.size).expand(self._front((self.size,))).clone()}
 
     def map(self, parts: Parts) -> Map:
         z = parts["z"]

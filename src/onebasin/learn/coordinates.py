@@ -33,7 +33,7 @@ STILL = Moves({}, None, {})
 
 
 class Coordinates(nn.Module):
-    """One parameter per part of a latent, named STACK/PART with | for dots; integers are buffers.
+    """One parameter per part of a latent, named STACK/PART with | for dots; what is not learned of it are buffers.
 
     The logarithms of the factors of streams and, ten times, of gains are parameters, too.
     """
@@ -45,10 +45,9 @@ class Coordinates(nn.Module):
         self.latents, self.gained, self.scaled = dict(latents), tuple(gained), scaled
         for stack, latent in latents.items():
             for part, tensor in latent.start().items():
-                if tensor.is_floating_point():
-                    self.register_parameter(_name(stack, part), nn.Parameter(tensor.to(dtype)))
-                else:
-                    self.register_buffer(_name(stack, part), tensor)
+                self.register_parameter(_name(stack, part), nn.Parameter(tensor.to(dtype)))
+            for part, tensor in latent.state().items():
+                self.register_buffer(_name(stack, part), tensor)
         if scaled:
             self.register_parameter(SCALE, nn.Parameter(torch.zeros((), dtype=dtype)))
         for one in gained:
@@ -86,6 +85,14 @@ class Coordinates(nn.Module):
                 parts = self.parts(stack)
                 found[stack] = latent.scores(parts["z"].detach()), parts["index"]
         return found
+
+    @torch.no_grad()
+    def recentre(self) -> None:
+        """Move the charts along: the same maps, with latents of zero."""
+        for stack, latent in self.latents.items():
+            parts = self.parts(stack)
+            for name, value in latent.recentred(parts).items():
+                parts[name].copy_(value)
 
     @torch.no_grad()
     def alignment(self, spec: ModelSpec, *, hard: bool = True) -> Alignment:

@@ -4,6 +4,9 @@ A latent is what an optimiser may add anything to.  `map` turns it into a map of
 exactly, with finite gradients.  Learning starts at a base map g₀ by acting on a model that g₀ has moved already, so the
 learned map is  g = map(latents) ∘ g₀.  Permutations are in `assignments`.
 
+A chart is even only near its origin: Cayley's turns a plane by 2 arctan z, so what has turned far turns slowly, and
+never by π.  With `recentre_every` charts move along: their origin becomes the map reached so far, and the latents zero.
+
 Shapes: (f?, n, n) or (f?, k), with the leading axis only where the map is fibred.
 """
 
@@ -44,8 +47,16 @@ class Latent(ABC):
         """The shape of each part of the latent, without fibres."""
 
     def start(self) -> dict[str, Tensor]:
-        """The latents to begin with; integers among them are state, not learned."""
+        """The latents to begin with."""
         return {name: torch.zeros(self._front(shape)) for name, shape in self.shapes.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        """What else the map depends on and is not learned: more parts."""
+        return {}
+
+    def recentred(self, parts: Parts) -> dict[str, Tensor]:
+        """New values of parts, with the same map in the middle of the chart."""
+        return {}
 
     def _front(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape if self.fibres is None else (self.fibres, *shape)
@@ -72,19 +83,37 @@ def rotation(chart: str, z: Tensor) -> Tensor:
     return newton_schulz(torch.eye(z.shape[-1], dtype=z.dtype, device=z.device) + z)
 
 
-@dataclass(frozen=True)
-class Rotation(Latent):
-    """Orthogonal maps.  Where they must fix 1, rows and columns of Z are centred: then every chart does."""
+class Charted(Latent):
+    """One matrix Z per map, and where charts move along the `origin` g₁ of each, with its g₁⁻ᵀ, in float64."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {"z": (self.size, self.size)}
 
+    def state(self) -> dict[str, Tensor]:
+        if not self.options.recentre_every:
+            return {}
+        one = torch.eye(self.size, dtype=torch.float64).expand(self._front((self.size, self.size)))
+        return {"origin": one.clone(), "contragredient": one.clone()}
+
+    def recentred(self, parts: Parts) -> dict[str, Tensor]:
+        g = self.map({name: x.double() for name, x in parts.items()})
+        return {"z": torch.zeros_like(parts["z"]), "origin": g.dense(), "contragredient": g.dense(Rep.COV)}
+
+
+def after(matrix: Tensor, parts: Parts, name: str = "origin") -> Tensor:
+    """`matrix` after the origin of the chart, where it has one."""
+    return matrix @ parts[name].to(matrix.dtype) if name in parts else matrix
+
+
+class Rotation(Charted):
+    """Orthogonal maps.  Where they must fix 1, rows and columns of Z are centred: then every chart does."""
+
     def map(self, parts: Parts) -> Map:
         z = centred(parts["z"]) if self.family == fam.ORTHOGONAL_ONES else parts["z"]
         kind = map_of(self.family)
         assert issubclass(kind, Orthogonal)
-        return kind(rotation(self.options.rotation, z))
+        return kind(after(rotation(self.options.rotation, z), parts))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,24 +127,23 @@ class WithInverse(Invertible):
         return self.contragredient if rep is Rep.COV else super().dense(rep)
 
 
-@dataclass(frozen=True)
-class Gauge(Latent):
+class Gauge(Charted):
     """Invertible maps: "polar", g = R exp(H) with the rotation R and the symmetric H from one Z; or "plain", I + Z.
 
     g⁻ᵀ = R exp(−H).  The polar chart stays invertible wherever the latents go; the plain one need not.
     """
 
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {"z": (self.size, self.size)}
-
     def map(self, parts: Parts) -> Map:
-        z = parts["z"]
+        matrix, contragredient = self._near(parts["z"])
+        return WithInverse(after(matrix, parts), after(contragredient, parts, "contragredient"))
+
+    def _near(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """g and g⁻ᵀ of Z, next to the origin."""
         if self.options.invertible == "plain":
             matrix = torch.eye(self.size, dtype=z.dtype, device=z.device) + z
-            return WithInverse(matrix, torch.linalg.inv_ex(matrix).inverse.mT)
+            return matrix, torch.linalg.inv_ex(matrix).inverse.mT
         turn, symmetric = rotation("cayley", z), (z + z.mT) / 2
-        return WithInverse(turn @ expm(symmetric), turn @ expm(-symmetric))
+        return turn @ expm(symmetric), turn @ expm(-symmetric)
 
     def member(self, parts: Parts) -> Map:
         return Invertible(self.map(parts).dense())

@@ -73,6 +73,11 @@ class Objective(nn.Module):
     def learned(self) -> list[nn.Parameter]:
         return list(self.sides.parameters())
 
+    def recentre(self) -> None:
+        """Move the charts of all latents along."""
+        for side in self.sides:
+            side.recentre()  # type: ignore[operator]
+
     def _looked_up(self, tokens: int) -> str | None:
         """The parameter that holds the token embeddings, if it is cheaper to look tokens up first."""
         table = self.model.get_input_embeddings().weight  # type: ignore[operator]

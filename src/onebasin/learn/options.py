@@ -22,7 +22,8 @@ CHOICES = {
 }
 AT_LEAST = {
     "steps": 1, "batch": 1, "accumulate": 1, "eval_every": 1, "log_every": 1, "save_every": 1, "assign_every": 1,
-    "sinkhorn": 1, "patience": 0, "seed": 0, "lr": 0, "weight_decay": 0, "warmup": 0, "clip": 0, "noise": 0,
+    "sinkhorn": 1, "patience": 0, "recentre_every": 0, "seed": 0, "lr": 0, "weight_decay": 0, "warmup": 0, "clip": 0,
+    "noise": 0,
 }  # fmt: skip
 
 
@@ -40,7 +41,8 @@ class LearnedMatching:
         two_sided: latents for A and for B (P3), reduced to one alignment of B at the end.  Of several models the first
             stands still, or all move.
         turns: each step moves all latents ("together"), or one model's after the other's ("in-turn").
-        rotation, invertible: the charts of orthogonal and of invertible maps.
+        rotation, invertible: the charts of orthogonal and of invertible maps; every `recentre_every` steps they move
+            along, with the maps reached as their origin and latents of zero (0 for never).
     The loss:
         loss: "task", the cross entropy with the task's labels, or "agreement", with what the end points themselves say,
             (1−λ) p_A + λ p_B or Σ λ_m p_m, which needs no labels.
@@ -69,6 +71,7 @@ class LearnedMatching:
     turns: str = "together"
     rotation: str = "cayley"
     invertible: str = "polar"
+    recentre_every: int = 0
     loss: str = "task"
     path: str = "factor"
     law: str = "auto"

@@ -56,6 +56,8 @@ class Steps:
             nn.utils.clip_grad_norm_(self.learned, options.clip)
         self.optimizer.step()
         self.done += 1
+        if options.recentre_every and self.done % options.recentre_every == 0:
+            self.objective.recentre()
         self.counted += options.accumulate
 
     def _leave_to_one(self, turn: int) -> None:
