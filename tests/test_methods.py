@@ -58,6 +58,16 @@ def test_what_learning_begins_with(cli, pair, tmp_path, start):
     assert certificate(tmp_path / "out")["start"] == start
 
 
+def test_what_learns_by_commas_or_repeated(cli, pair, tmp_path):
+    chosen = []
+    for i, learn in enumerate((("residual,qk", "gains"), ("residual", "qk", "gains"))):
+        flags = [part for group in learn for part in ("--learn", group)]
+        code, _, err = cli("align", *pair, "-o", str(tmp_path / str(i)), "--method", "learned", *flags, *DATA, *SHORT)
+        assert code == 0, err
+        chosen.append(certificate(tmp_path / str(i))["learning"]["options"]["learn"])
+    assert chosen == [["residual", "qk", "gains"]] * 2
+
+
 def test_the_recipe_of_auto_gives_the_same_tensors(cli, pair, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     assert cli("merge", *pair, "-o", str(first), "--method", "auto", *DATA, *SHORT)[0] == 0

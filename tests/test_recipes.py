@@ -406,14 +406,19 @@ def gpt2(folder: Path, weights: int, *, tie: bool = False, tiny: bool = False) -
     return folder
 
 
-@pytest.mark.parametrize("case", ["plain", "tied", "tiny"])
+SHORT = {"method": "learned", "task": {"data": "synthetic", "samples": 40, "length": 6}, "device": "cpu"}
+GAINS = {**SHORT, "learn": {"steps": 1, "batch": 8, "learn": ["residual", "gains"]}}
+
+
+@pytest.mark.parametrize("case", ["plain", "tied", "tiny", "gains"])
 @pytest.mark.parametrize("verb", ["align", "merge"])
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
 def test_the_plan_is_what_happens(cli, tmp_path, verb, case, dtype):
     a, b = (gpt2(tmp_path / str(i), i, tie=case == "tied", tiny=case == "tiny") for i in (0, 1))
     kind = {"align": Align, "merge": Merge}[verb]
     write = {"out": str(tmp_path / "out"), **({"dtype": dtype} if dtype else {})}
-    recipe = parse({**WEIGHT, "verb": verb, "models": [str(a), str(b)], "write": write})
+    method = GAINS if case == "gains" else {}
+    recipe = parse({**WEIGHT, **method, "verb": verb, "models": [str(a), str(b)], "write": write})
     assert type(recipe) is kind
     before = sorted(tmp_path.rglob("*"))
     plan = prepare(recipe).as_dict()

@@ -30,7 +30,7 @@ Steps = Annotated[
 ]
 Learn = Annotated[
     list[str] | None,
-    typer.Option(help="What learns: residual, qk, ov (these by default), heads, units, scale, gains.  Repeatable."),
+    typer.Option(help="What learns, by commas or repeated: residual,qk,ov (the default), heads, units, scale, gains."),
 ]
 Universe = Annotated[
     Path | None,
@@ -38,7 +38,8 @@ Universe = Annotated[
 ]
 Preset = Annotated[str | None, typer.Option(help="A named set of options of weight matching.")]
 Spaces = Annotated[
-    list[str] | None, typer.Option(help="Match only these spaces, like attention; the others stay.  Repeatable.")
+    list[str] | None,
+    typer.Option(help="Match only these spaces, by commas or repeated, like attention; the others stay."),
 ]
 Task = Annotated[str | None, typer.Option(help=f"Inputs, with labels where these are learned from: {FORMS}")]
 Samples = Annotated[int | None, typer.Option(help="How many inputs of the task to use, if not all.")]
@@ -87,7 +88,7 @@ def merge(
 ) -> None:  # fmt: skip
     """Align all models with A, then write their weighted average as one stock checkpoint."""
     recipe = from_flags(
-        "merge", models, settings, weight=weight, weights=weights and weights.split(","), method=method,
+        "merge", models, settings, weight=weight, weights=weights and [weights], method=method,
         matching__preset=preset, matching__spaces=spaces, task__data=task, task__samples=samples,
         task__length=length, start=start, learn__steps=steps, learn__learn=learn, universe__folder=universe,
         device=device, write__out=out, write__dtype=dtype, write__max_shard_size=max_shard_size,

@@ -30,13 +30,15 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
 
 
 def given(**flags: Any) -> dict[str, Any]:
-    """The flags that were given, those with a double underscore as keys of a section."""
+    """The flags that were given, those with a double underscore as keys of a section; lists by commas or repeated."""
     document: dict[str, Any] = {}
     for name, value in flags.items():
         if value is None or value == []:
             continue
         section, _, key = name.rpartition("__")
         inside = document.setdefault(section, {}) if section else document
+        if isinstance(value, list):
+            value = [part for one in value for part in one.split(",")]
         inside[key] = str(value) if isinstance(value, Path) else value
     return document
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,21 +104,20 @@ def aligned_pairs(models: Sequence[Checkpoint], learned: Sequence[Learned]) -> t
     form, *others = forms_of(models)
     moved = [found.moved(other) for found, other in zip(learned, others, strict=True)]
     pairs = [in_one_gauge(models[0], form, x) for x in moved]
-    reason = next((why for *_, why in pairs if why), None) or _needs_canonical(form, learned)
+    reason = next((why for *_, why in pairs if why), None) or why_canonical(form, {x for y in learned for x in y.gains})
     written = [(form, x) for x in moved] if reason else [(first, second) for first, second, _ in pairs]
     matches = [_matched(form, other, found) for found, other in zip(learned, others, strict=True)]
     return tuple(Aligned(*ends, match, reason) for ends, match in zip(written, matches, strict=True))
 
 
-def _needs_canonical(form: Checkpoint, learned: Sequence[Learned]) -> str | None:
-    """Why the first model cannot stay as it is.
+def why_canonical(form: Checkpoint, norms: Iterable[str]) -> str | None:
+    """Why the first model cannot stay as it is when the gains of these norms learn.
 
     What a LayerNorm hands on is γ ⊙ n with 1ᵀn = 0, so the part of its readers along 1/γ does nothing.  Averaged with a
     model of other gains it would; canonical forms do not have that part.
     """
-    norms = [form.spec.norms[name] for found in learned for name in found.gains]
-    if any(norm.kind == "layer" for norm in norms):
-        return "gains of LayerNorms were learned, and the average is what was learned only of readers that are centred"
+    if any(form.spec.norms[name].kind == "layer" for name in norms):
+        return "gains of LayerNorms learn, and the average is what was learned only of readers that are centred"
     return None
 
 

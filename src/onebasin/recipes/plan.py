@@ -15,6 +15,8 @@ from onebasin.errors import BadRecipe
 from onebasin.inspection import FLOAT64, describe
 from onebasin.landscape import Simplex, path_between, pick_device
 from onebasin.learn.laws import law_for
+from onebasin.learn.learned import why_canonical
+from onebasin.learn.spaces import free_gains
 from onebasin.learn.teacher import check_predicts
 from onebasin.recipes.choice import decided
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
@@ -99,10 +101,9 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
     if recipe.universe is not None and recipe.universe.folder is not None:
         load_universe(recipe.universe.folder, models)
     tick("what will be written")
-    first, *others = forms = common_forms(models)
-    found = [in_one_gauge(models[0], first, other) for other in others]
-    reason, code = found[0][2], dtype_code(recipe.write.dtype)
-    parts = parts_of(recipe, [found[0][0], *(second for _, second, _ in found)], reason)
+    forms = common_forms(models)
+    written, reason = _in_one_gauge(models[0], forms, recipe)
+    parts, code = parts_of(recipe, written, reason), dtype_code(recipe.write.dtype)
     planned = {x: part.planned(code) for x, part in parts.items()}
     for tensors in planned.values():
         shards(tensors, recipe.write.max_shard_size)
@@ -110,6 +111,17 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
     _check_out(recipe, sum(writes.values()))
     memory = memory_of(models, forms, learns=recipe.method not in METHODS)
     return Plan(recipe, models, data, device, gauge_words(reason), writes, memory, because)
+
+
+def _in_one_gauge(
+    a: Checkpoint, forms: Sequence[Checkpoint], recipe: Align | Merge
+) -> tuple[Sequence[Checkpoint], str | None]:
+    """The models in the gauge that they will be written in, and why that is not A's own, if it is not."""
+    pairs = [in_one_gauge(a, forms[0], form) for form in forms[1:]]
+    learns = recipe.learn is not None and "gains" in recipe.learn.learn
+    gained = [norm for one in free_gains(forms[0].spec) for norm in one.norms] if learns else []
+    reason = next((why for *_, why in pairs if why), None) or why_canonical(forms[0], gained)
+    return (forms if reason else [a, *(moved for _, moved, _ in pairs)]), reason
 
 
 def memory_of(models: Sequence[Checkpoint], forms: Sequence[Checkpoint], *, learns: bool) -> int:
