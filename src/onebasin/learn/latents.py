@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from onebasin.maps import Invertible, Map, Orthogonal, map_of
 from onebasin.maps.monomial import MonomialGroup
 from onebasin.maps.rotary import Rotary
 
-NEWTON_STEPS = 10  # on a GPU, where a factorisation waits for the host
+NEWTON_STEPS = 10  # on a GPU, where a factorisation waits for the host; enough for float32
 
 Parts = Mapping[str, Tensor]
 
@@ -77,14 +78,16 @@ class Latent(ABC):
 def rotation(chart: str, z: Tensor) -> Tensor:
     """The orthogonal matrix of Z, (f?, n, n)."""
     if chart == "cayley":
-        return cayley(skew(z), NEWTON_STEPS if z.is_cuda else None)
+        return cayley(skew(z), NEWTON_STEPS if z.is_cuda and z.dtype != torch.float64 else None)
     if chart == "exponential":
         return expm(skew(z))
     return newton_schulz(torch.eye(z.shape[-1], dtype=z.dtype, device=z.device) + z)
 
 
 class Charted(Latent):
-    """One matrix Z per map, and where charts move along the `origin` g₁ of each, with its g₁⁻ᵀ, in float64."""
+    """One matrix Z per map; where charts move along, the origin g₁ of each in float64, acting as `origins` say."""
+
+    origins: ClassVar[Mapping[str, Rep]] = {"origin": Rep.VEC}
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -94,11 +97,11 @@ class Charted(Latent):
         if not self.options.recentre_every:
             return {}
         one = torch.eye(self.size, dtype=torch.float64).expand(self._front((self.size, self.size)))
-        return {"origin": one.clone(), "contragredient": one.clone()}
+        return {name: one.clone() for name in self.origins}
 
     def recentred(self, parts: Parts) -> dict[str, Tensor]:
         g = self.map({name: x.double() for name, x in parts.items()})
-        return {"z": torch.zeros_like(parts["z"]), "origin": g.dense(), "contragredient": g.dense(Rep.COV)}
+        return {"z": torch.zeros_like(parts["z"]), **{name: g.dense(rep) for name, rep in self.origins.items()}}
 
 
 def after(matrix: Tensor, parts: Parts, name: str = "origin") -> Tensor:
@@ -132,6 +135,8 @@ class Gauge(Charted):
 
     g⁻ᵀ = R exp(−H).  The polar chart stays invertible wherever the latents go; the plain one need not.
     """
+
+    origins: ClassVar[Mapping[str, Rep]] = {"origin": Rep.VEC, "contragredient": Rep.COV}
 
     def map(self, parts: Parts) -> Map:
         matrix, contragredient = self._near(parts["z"])
