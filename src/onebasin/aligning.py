@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -70,7 +70,7 @@ def align(
     matched = match_forms(
         form_a, form_b, method=method, weight=weight, activation=activation, batches=batches, device=device, tick=tick
     )
-    first, second, reason = in_one_gauge(a, form_a, transport(form_b, matched.alignment))
+    (first, second), reason = in_one_gauge(a, (form_a, transport(form_b, matched.alignment)))
     return Aligned(first, second, matched, reason)
 
 
@@ -104,14 +104,21 @@ def match_forms(
     return Matched(matched.alignment.to("cpu"), matched.distances, matched.converged)
 
 
-def in_one_gauge(a: Checkpoint, form_a: Checkpoint, form_b: Checkpoint) -> tuple[Checkpoint, Checkpoint, str | None]:
-    """`a` as it is and B in its gauge; where that cannot be written, both canonical forms and the reason."""
-    if not one_size(a.spec, form_a.spec):
-        return form_a, form_b, f"the reference is widened, {growth(a.spec, form_a.spec)}"
-    try:
-        return a, in_gauge_of(a, form_b), None
-    except NotExpressible as reason:
-        return form_a, form_b, reason.what
+def in_one_gauge(
+    a: Checkpoint, forms: Sequence[Checkpoint], reason: str | None = None
+) -> tuple[tuple[Checkpoint, ...], str | None]:
+    """`a` as it is and the others in its gauge, of canonical `forms` in one basis, the first that of `a`.
+
+    Where one cannot be written so, or for a `reason` that is known already, all canonical forms and the reason.
+    """
+    if reason is None and not one_size(a.spec, forms[0].spec):
+        reason = f"the reference is widened, {growth(a.spec, forms[0].spec)}"
+    if reason is None:
+        try:
+            return (a, *(in_gauge_of(a, form) for form in forms[1:])), None
+        except NotExpressible as found:
+            reason = found.what
+    return tuple(forms), reason
 
 
 def check_pair(a: Checkpoint, b: Checkpoint, name: str = "B") -> None:

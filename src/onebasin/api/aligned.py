@@ -71,7 +71,7 @@ class AlignedModels:
         form_a, form = same_form(a, checkpoint)
         moved = self.found.moved(form, which - 1)
         if self.reason is None:
-            _, moved, _ = in_one_gauge(a, form_a, moved)
+            (_, moved), _ = in_one_gauge(a, (form_a, moved))
         return moved if isinstance(source, str | Path | Checkpoint) else live(moved)
 
     def save(self, folder: str | Path, *, dtype: Dtype | None = None) -> None:

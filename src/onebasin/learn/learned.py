@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from onebasin.alignment import Alignment, move, transport
 from onebasin.canonical.rewrites import split_gain
 from onebasin.checkpoint import Checkpoint
 from onebasin.learn.options import LearnedMatching
-from onebasin.learn.spaces import streams
+from onebasin.learn.spaces import free_gains, streams
 from onebasin.learn.training import Point
 from onebasin.match import Matched, Pair
 from onebasin.match.blocks import block_weights
@@ -103,20 +103,19 @@ def aligned_pairs(models: Sequence[Checkpoint], learned: Sequence[Learned]) -> t
     """
     form, *others = forms_of(models)
     moved = [found.moved(other) for found, other in zip(learned, others, strict=True)]
-    pairs = [in_one_gauge(models[0], form, x) for x in moved]
-    reason = next((why for *_, why in pairs if why), None) or why_canonical(form, {x for y in learned for x in y.gains})
-    written = [(form, x) for x in moved] if reason else [(first, second) for first, second, _ in pairs]
+    (first, *written), reason = in_one_gauge(models[0], (form, *moved), why_canonical(form, learned[0].options))
     matches = [_matched(form, other, found) for found, other in zip(learned, others, strict=True)]
-    return tuple(Aligned(*ends, match, reason) for ends, match in zip(written, matches, strict=True))
+    return tuple(Aligned(first, other, match, reason) for other, match in zip(written, matches, strict=True))
 
 
-def why_canonical(form: Checkpoint, norms: Iterable[str]) -> str | None:
-    """Why the first model cannot stay as it is when the gains of these norms learn.
+def why_canonical(form: Checkpoint, options: LearnedMatching) -> str | None:
+    """Why the first model cannot stay as it is after learning with these options.
 
     What a LayerNorm hands on is γ ⊙ n with 1ᵀn = 0, so the part of its readers along 1/γ does nothing.  Averaged with a
     model of other gains it would; canonical forms do not have that part.
     """
-    if any(form.spec.norms[name].kind == "layer" for name in norms):
+    gained = (form.spec.norms[name] for one in free_gains(form.spec) for name in one.norms)
+    if "gains" in options.learn and any(norm.kind == "layer" for norm in gained):
         return "gains of LayerNorms learn, and the average is what was learned only of readers that are centred"
     return None
 

@@ -16,7 +16,6 @@ from onebasin.inspection import FLOAT64, describe
 from onebasin.landscape import Simplex, path_between, pick_device
 from onebasin.learn.laws import law_for
 from onebasin.learn.learned import why_canonical
-from onebasin.learn.spaces import free_gains
 from onebasin.learn.teacher import check_predicts
 from onebasin.recipes.choice import decided
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
@@ -102,7 +101,8 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
         load_universe(recipe.universe.folder, models)
     tick("what will be written")
     forms = common_forms(models)
-    written, reason = _in_one_gauge(models[0], forms, recipe)
+    known = why_canonical(forms[0], recipe.learn) if recipe.learn is not None else None
+    written, reason = in_one_gauge(models[0], forms, known)
     parts, code = parts_of(recipe, written, reason), dtype_code(recipe.write.dtype)
     planned = {x: part.planned(code) for x, part in parts.items()}
     for tensors in planned.values():
@@ -111,17 +111,6 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
     _check_out(recipe, sum(writes.values()))
     memory = memory_of(models, forms, learns=recipe.method not in METHODS)
     return Plan(recipe, models, data, device, gauge_words(reason), writes, memory, because)
-
-
-def _in_one_gauge(
-    a: Checkpoint, forms: Sequence[Checkpoint], recipe: Align | Merge
-) -> tuple[Sequence[Checkpoint], str | None]:
-    """The models in the gauge that they will be written in, and why that is not A's own, if it is not."""
-    pairs = [in_one_gauge(a, forms[0], form) for form in forms[1:]]
-    learns = recipe.learn is not None and "gains" in recipe.learn.learn
-    gained = [norm for one in free_gains(forms[0].spec) for norm in one.norms] if learns else []
-    reason = next((why for *_, why in pairs if why), None) or why_canonical(forms[0], gained)
-    return (forms if reason else [a, *(moved for _, moved, _ in pairs)]), reason
 
 
 def memory_of(models: Sequence[Checkpoint], forms: Sequence[Checkpoint], *, learns: bool) -> int:

@@ -72,11 +72,12 @@ class Universe:
 
     def aligned(self) -> tuple[Aligned, ...]:
         """The first model with each of the others, in the first one's basis and gauge where that can be written."""
-        found, weight = [], weights_of(self.forms[0])
-        for form, moved, g in zip(self.forms[1:], self.members()[1:], self.alignments[1:], strict=True):
-            distances = tuple(distance(self.forms[0], other, weight) for other in (form, moved))
-            first, second, reason = in_one_gauge(self.models[0], self.forms[0], moved)
-            found.append(Aligned(first, second, Matched(g, distances, self.settled), reason))
+        members, weight = (self.forms[0], *self.members()[1:]), weights_of(self.forms[0])
+        (first, *others), reason = in_one_gauge(self.models[0], members)
+        found = []
+        for form, moved, g, other in zip(self.forms[1:], members[1:], self.alignments[1:], others, strict=True):
+            distances = tuple(distance(self.forms[0], x, weight) for x in (form, moved))
+            found.append(Aligned(first, other, Matched(g, distances, self.settled), reason))
         return tuple(found)
 
 
