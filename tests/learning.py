@@ -10,10 +10,13 @@ import transformers
 from random_models import random_model, rope
 
 from onebasin import Alignment, Checkpoint
+from onebasin.aligning import same_form
 from onebasin.learn import Learned, LearnedMatching, learn
+from onebasin.learn.objective import Objective
 from onebasin.stock import outputs, stock_model
 from onebasin.tasks import CLASSIFICATION, LANGUAGE, Task
 
+F64 = torch.float64
 TINY = {
     "GPT2LMHeadModel": transformers.GPT2Config(
         n_embd=16, n_layer=2, n_head=2, n_inner=12, vocab_size=17, n_positions=12, tie_word_embeddings=False,
@@ -67,6 +70,28 @@ def taught_by(checkpoint: Checkpoint, samples: int = 128, seed: int = 0) -> Task
     chances = outputs(stock_model(checkpoint), checkpoint.spec, inputs)["logits"].softmax(-1)
     labels = chances.flatten(0, -2).multinomial(1, generator=g).view(chances.shape[:-1])
     return Task("taught", LANGUAGE if labels.ndim > 1 else CLASSIFICATION, inputs, labels, {})
+
+
+def objective(root: Path, name: str, *, tokens: int = 0, **options: object) -> tuple[Objective, Checkpoint, Checkpoint]:
+    """(objective with random latents, A, B) in float64."""
+    a, b = same_form(*open_pair(root, name))
+    kind = LANGUAGE if "LM" in name else CLASSIFICATION
+    made = Objective((a, b), LearnedMatching(**options), kind, dtype=F64, tokens=tokens)
+    g = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in made.learned():
+            p.add_(0.3 * torch.randn(p.shape, generator=g, dtype=F64))
+        for side in made.sides:
+            for scores, index in side.assignments().values():
+                index.copy_(
+                    torch.stack([s.argsort(-1)[0] for s in scores.reshape(-1, *scores.shape[-2:])]).view_as(index)
+                )
+    return made, a, b
+
+
+def share(weight: float) -> torch.Tensor:
+    """The weights of A and B."""
+    return torch.tensor([1 - weight, weight], dtype=F64)
 
 
 RUN = {"steps": 60, "batch": 8, "eval_every": 20, "save_every": 7, "log_every": 5, "dtype": "float64"}
