@@ -16,7 +16,8 @@ from torch.utils._pytree import tree_leaves
 
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.aligning import align, match_forms
-from onebasin.errors import BadCheckpoint, Incompatible
+from onebasin.canonical.gauge import in_gauge_of
+from onebasin.errors import BadCheckpoint, Incompatible, NotExpressible
 from onebasin.landscape import Simplex
 from onebasin.match import WeightMatching
 from onebasin.stock import probe_inputs
@@ -59,6 +60,26 @@ class Counting:
     def __call__(self, reference: Checkpoint, form: Checkpoint, start: Alignment | None) -> Any:
         self.calls += 1
         return self.match(reference, form, start)
+
+
+def test_where_one_model_refuses_the_gauge_all_are_canonical(make, monkeypatch):
+    """A gain of A may be too small for what one of the others adds behind it, and not for another."""
+    models = copies(make(), 3)
+    asked = []
+
+    def refuses_the_last(a: Checkpoint, form: Checkpoint) -> Checkpoint:
+        asked.append(form)
+        if len(asked) == 2:
+            raise NotExpressible("too small")
+        return in_gauge_of(a, form)
+
+    monkeypatch.setattr("onebasin.aligning.in_gauge_of", refuses_the_last)
+    universe = match_universe(models)
+    asked.clear()
+    pairs = universe.aligned()
+    assert [pair.reason for pair in pairs] == ["too small"] * 2
+    assert all(pair.a is universe.forms[0] and pair.b is form for pair, form in zip(pairs, asked, strict=True))
+    assert apart(models[0], merged(universe)) < 1e-9
 
 
 # ---- scrambled copies
