@@ -48,6 +48,7 @@ IMAGES = {"batch": 128, "augment": True, "steps": 8 * EPOCH, "lr": 3e-3, "eval_e
 SHORT = {**IMAGES, "steps": 2 * EPOCH}
 LANGUAGE = {"batch": 64, "steps": 5000, "optimizer": "muon", "lr": 3e-2, "two_sided": True, "eval_every": 250}
 NORMAL, HIGHEST = {"law": "normal"}, {"law": "highest"}
+RECENTRED = {"recentre_every": 25}
 LOWEST = {**LANGUAGE, **HIGHEST, "lr": 1e-2, "eval_every": 100}  # heights are measured often, and rates are low
 DEFAULT = ("residual", "qk", "ov")
 TEXTS = {"batch": 128, "steps": 1000, "lr": 3e-3, "eval_every": 100}
@@ -79,7 +80,9 @@ EXPERIMENTS: dict[str, dict[str, Row]] = {
         "λ ~ N(0.5, 0.1)": ("gpt2-wikitext2", "activation", {**LANGUAGE, **NORMAL}),
     },
     "llama": {
-        "λ where the path is highest, gains": ("llama-wikitext2", "activation", with_gains(*SCALED)),
+        "λ where the path is highest, gains, recentred": (
+            "llama-wikitext2", "activation", {**with_gains(*SCALED), **RECENTRED},
+        ),
         "λ ~ N(0.5, 0.1)": ("llama-wikitext2", "activation", {**LANGUAGE, **NORMAL, "learn": SCALED}),
     },
     "bert": {

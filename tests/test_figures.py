@@ -104,12 +104,27 @@ def step_costs() -> list[list[str]]:
     ]  # fmt: skip
 
 
+def streams() -> list[list[str]]:
+    def numbers(values: list[float]) -> str:
+        return ", ".join(f"{x:.2f}" for x in values)
+
+    rows = {pair: x for pair, x in results("streams").items() if isinstance(x, dict)}
+    return [
+        [f"`{pair}`", f"{x['height at 1/2, matched']:.2f} → {x['height at 1/2, learned']:.2f}",
+         numbers(x["correlation by layer, matched"]), numbers(x["correlation by layer, learned"]),
+         numbers(x["of the best rotation"])]
+        for pair, x in rows.items()
+    ]  # fmt: skip
+
+
 def test_learning():
     found = results("learned")
     numbers = "barrier | loss of A, B, midpoint | midpoint accuracy, less that of the ends"
     assert table("learning.md", f"pair | learned on | start | steps | {numbers}") == learned_pairs()
     assert table("learning.md", "what | | barrier | midpoint loss | midpoint accuracy") == learned_choices()
     assert table("learning.md", "model and batch | | learned | plain training | ratio") == step_costs()
+    correlation = "correlation, matched | learned | of the best rotation of each layer alone"
+    assert table("learning.md", f"pair | height, matched → learned | {correlation}") == streams()
     text = (ROOT / "docs" / "learning.md").read_text()
     assert f"has a barrier of {spread(found['vit-l2']['circuit path'], 'circuit barrier')}." in text
     shared = results("explored")["correlation of matched hidden units, llama-wikitext2"]["by layer"]
@@ -126,9 +141,17 @@ def test_what_was_explored_of_learning():
     often = results("learned")["gpt2"]["λ where the path is highest"]["barrier"]["mean"]
     seldom = mean(explored["highest, at 3e-2 and validated every 250 steps"]["rows"][0]["barriers"])
     assert f"every 250 steps left {seldom:.3f}, at 1e-2 with one every 100 steps {often:.3f}" in text
-    for row in explored["charts that move along"]["rows"][1:]:
-        at = " at ½" if row["steps"] == 300 else ""
-        assert f"{row['recentred']:.3f}{at} instead of {row['never']:.3f}" in text
+    lately = {
+        (x["pair"], x["what"], x["rate"], x["steps"]): x["barrier"]
+        for x in explored["charts, gains, bases and targets"]["rows"]
+    }
+    before = {x["pair"]: mean(x["barriers"]) for x in explored["gains at a tenth of the rate"]["rows"]}
+    for pair, without in before.items():
+        assert f"{lately[pair, 'recentred', 0.015, 5000]:.3f} instead of {without:.3f}" in text
+    labels, agreement = (x["barrier"] for x in explored["agreement in place of labels"]["rows"][:2])
+    long = [lately["llama-wikitext2", what, 0.015, 5000] for what in ("agreement, recentred", "recentred")]
+    assert f"({agreement:.3f} instead of {labels:.3f}, though" in text
+    assert "({:.3f} and {:.3f})".format(*long) in text
     layers = explored["llama-wikitext2 with units matched by the averaged layer"]
     before, after = (layers[f"relative error by layer, {when}"][1:3] for when in ("before", "after"))
     falls = [f"from {old:.2f} to {new:.2f}" for old, new in zip(before, after, strict=True)]
@@ -147,7 +170,7 @@ def test_learning_in_the_readme():
     assert f"({100 * pair['metric']['mean']:.1f} % against {100 * ends:.1f} %)" in text
 
 
-@pytest.mark.parametrize("name", ["learned", "step_cost"])
+@pytest.mark.parametrize("name", ["learned", "step_cost", "streams"])
 def test_learning_names_files_and_commands(name):
     text = " ".join((ROOT / "docs" / "learning.md").read_text().split())
     assert f"benchmarks/{name}.json" in text
