@@ -200,11 +200,11 @@ def test_apply_moves_like_b(folder, pair):
     assert not torch.allclose(moved[Q], other[Q])
 
 
-@pytest.mark.parametrize("learn", [("residual", "scale"), ("residual", "gains")])
-def test_apply_takes_all_that_was_learned(folder, learn):
+@pytest.mark.parametrize(("method", "what"), [("learned", "scale"), ("learned", "gains"), ("dual", "gains")])
+def test_apply_takes_all_that_was_learned(folder, method, what):
     """What is no map of a space, too: the scale of the stream, and the gains of norms."""
-    options = {**SMALL, "steps": 20, "eval_every": 10, "lr": 0.05, "learn": list(learn)}
-    found = onebasin.align(folder / "a", folder / "b", method="learned", learn=options, **FEW)
+    options = {**SMALL, "steps": 20, "eval_every": 10, "lr": 0.05, "learn": ["residual", what]}
+    found = onebasin.align(folder / "a", folder / "b", method=method, learn=options, **FEW)
     assert same(found.apply(folder / "b"), found.models[1])
     maps_alone = transport(canonicalize(Checkpoint.open(folder / "b")).checkpoint, found.alignment)
     written = in_gauge_of(Checkpoint.open(folder / "a"), maps_alone)

@@ -37,14 +37,14 @@ GAINS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ["plain", "tied", "tiny", "gains"])
+@pytest.mark.parametrize("case", ["plain", "tied", "tiny", "gains", "dual"])
 @pytest.mark.parametrize("verb", ["align", "merge"])
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
 def test_the_plan_is_what_happens(cli, tmp_path, verb, case, dtype):
     a, b = (gpt2(tmp_path / str(i), i, tie=case == "tied", tiny=case == "tiny") for i in (0, 1))
     kind = {"align": Align, "merge": Merge}[verb]
     write = {"out": str(tmp_path / "out"), **({"dtype": dtype} if dtype else {})}
-    method = GAINS if case == "gains" else {}
+    method = {"gains": GAINS, "dual": {**GAINS, "method": "dual"}}.get(case, {})
     recipe = parse({**WEIGHT, **method, "verb": verb, "models": [str(a), str(b)], "write": write})
     assert type(recipe) is kind
     before = sorted(tmp_path.rglob("*"))

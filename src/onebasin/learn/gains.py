@@ -7,7 +7,8 @@ Folding puts all of γ into W.  Each model may be written with any s, and the av
     ½(W_A + W_B diag(1/s)) ((1 + s)/2 ⊙ n),   that is, weights (1 + s)/4 of A's reader and (1 + 1/s)/4 of B's
 
 in every coordinate.  Their sum is at least one: gains make good some of what averaging takes from the size of weights.
-The coordinates are those of A's basis, so A must stand still in it.
+Only the ratio of two gains counts, so the first model keeps its own.  The coordinates are those of A's basis, or of one
+that both models are rotated into: gains do not commute with rotations, so there A moves for good.
 """
 
 from __future__ import annotations

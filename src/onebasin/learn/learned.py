@@ -27,7 +27,8 @@ class Learned:
 
     The correction is the best on the validation task: of the midpoint, or by the law "highest" of the highest place.
     `alignment` is both in one; where permutations are soft it takes the nearest hard ones, while `correction` and
-    `moved` keep the soft ones.  `ends` are the losses of all models on the validation task when the run began.
+    `moved` keep the soft ones.  `frame` is how the first model moves, where it does not stay.
+    `ends` are the losses of all models on the validation task when the run began.
     """
 
     base: Alignment
@@ -40,6 +41,7 @@ class Learned:
     about: dict[str, Any] = field(default_factory=dict)
     ends: tuple[float, ...] = ()
     gains: Mapping[str, Tensor] = field(default_factory=dict)
+    frame: Alignment | None = None
 
     @property
     def exact(self) -> bool:
@@ -102,6 +104,8 @@ def aligned_pairs(models: Sequence[Checkpoint], learned: Sequence[Learned]) -> t
     Where that cannot be written of one, all are in canonical form.
     """
     form, *others = forms_of(models)
+    if learned[0].frame is not None:
+        form = transport(form, learned[0].frame)
     moved = [found.moved(other) for found, other in zip(learned, others, strict=True)]
     (first, *written), reason = in_one_gauge(models[0], (form, *moved), why_canonical(form, learned[0].options))
     matches = [_matched(form, other, found) for found, other in zip(learned, others, strict=True)]
@@ -112,8 +116,11 @@ def why_canonical(form: Checkpoint, options: LearnedMatching) -> str | None:
     """Why the first model cannot stay as it is after learning with these options.
 
     What a LayerNorm hands on is γ ⊙ n with 1ᵀn = 0, so the part of its readers along 1/γ does nothing.  Averaged with a
-    model of other gains it would; canonical forms do not have that part.
+    model of other gains it would; canonical forms do not have that part.  Where both sides learn, gains belong to the
+    basis that A is rotated into, and there the gains of A's own basis mean nothing.
     """
+    if "gains" in options.learn and options.two_sided:
+        return "gains learn in a basis that A is rotated into, too"
     gained = (form.spec.norms[name] for one in free_gains(form.spec) for name in one.norms)
     if "gains" in options.learn and any(norm.kind == "layer" for norm in gained):
         return "gains of LayerNorms learn, and the average is what was learned only of readers that are centred"

@@ -56,7 +56,9 @@ class Objective(nn.Module):
         spec, still = forms[0].spec, 0 if options.two_sided else 1
         latents = chosen(spec, options)
         found = groups(spec, latents, gained, scaled=scaled)
-        self.sides = nn.ModuleList(Coordinates(latents, gained, scaled=scaled, dtype=dtype) for _ in forms[still:])
+        self.sides = nn.ModuleList(
+            Coordinates(latents, gained if m else (), scaled=scaled, dtype=dtype) for m in range(still, len(forms))
+        )
         self.ends = nn.ModuleList(Weights(form, found, dtype, frozen=m < still) for m, form in enumerate(forms))
         self.scored = Scored(model_of(forms, options, dtype).requires_grad_(False), forward_dtype)
         self.shares = [f"{name}.share" for name, x in self.model.named_modules() if isinstance(x, Joined)]

@@ -38,8 +38,8 @@ class LearnedMatching:
             coordinate).
         permutations: "frozen", "straight-through" (P1, algorithm 1) or "soft" (P1, appendix C.2: doubly stochastic, so
             the end point is not B any more).
-        two_sided: latents for A and for B (P3), reduced to one alignment of B at the end.  Of several models the first
-            stands still, or all move.
+        two_sided: latents for A and for B (P3), reduced to one alignment of B at the end; with gains both stay in the
+            basis that was found.  Of several models the first stands still, or all move.
         turns: each step moves all latents ("together"), or one model's after the other's ("in-turn").
         rotation, invertible: the charts of orthogonal and of invertible maps; every `recentre_every` steps they move
             along, with the maps reached as their origin and latents of zero (0 for never).
@@ -114,8 +114,6 @@ class LearnedMatching:
             raise _refused(
                 "permutations", "frozen or straight-through, for soft ones have no inverse", "soft, two-sided"
             )
-        if self.two_sided and "gains" in self.learn:
-            raise _refused("learn", "no gains, for they belong to the basis of A, where A stands still", "two-sided")
         if self.path == "circuit" and "gains" in self.learn:
             raise _refused("learn", "no gains, for the circuit path runs between canonical forms", "path circuit")
         if not self.alpha > 0:

@@ -121,7 +121,8 @@ def _check(models: Sequence[Checkpoint], starts: Sequence[Start]) -> None:
 def _results(run: Run, bases: list[Alignment], spec: ModelSpec, about: dict[str, Any]) -> tuple[Learned, ...]:
     """The maps of the best latents, into the basis of the first model.
 
-    Where it has moved itself, the others follow it back: g_1⁻¹ g_m gives the same models between (P3).
+    Where it has moved itself, the others follow it back: g_1⁻¹ g_m gives the same models between (P3).  Gains hold only
+    in the basis that they were learned in, so with gains all stay there, the first moved by its own map.
     """
     sides = [side for side in run.steps.objective.sides if isinstance(side, Coordinates)]
     still = len(bases) - len(sides)
@@ -129,13 +130,15 @@ def _results(run: Run, bases: list[Alignment], spec: ModelSpec, about: dict[str,
     hard = [Alignment.identity(spec)] * still + [side.alignment(spec) for side in sides]
     scales = [1.0] * still + [side.factor() for side in sides]
     gains = [dict[str, torch.Tensor]()] * still + [side.learned_gains() for side in sides]
-    if not still:
+    stays = "gains" in run.options.learn
+    if not still and not stays:
         back = hard[0].inverse()
         soft = hard = [Alignment.identity(spec), *(back.compose(g) for g in hard[1:])]
+    frame = None if still or not stays else hard[0]
     return tuple(
         Learned(
             base, correction, nearest.compose(base), scale / scales[0], tuple(run.history), run.best_step, run.options,
-            about, run.ends, own,
+            about, run.ends, own, frame,
         )
         for base, correction, nearest, scale, own in zip(bases, soft, hard, scales, gains, strict=True)
     )  # fmt: skip

@@ -175,7 +175,7 @@ class Weights(nn.Module):
             x = self.get_buffer(f"_{i}_{j}")
             for action, spaces in part.actions:
                 x = action(moves.maps[action.stack.name], x, spaces)
-            if part.gained is not None:
+            if part.gained is not None and moves.gains:
                 x = part.gained(torch.stack([moves.gains[norm] for norm in part.norms]), x)
             parts.append(x * moves.scale if part.writes and moves.scale is not None else x)
         return self.groups[i].stored(parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from onebasin.aligning import METHODS, Aligned, align, match_forms
 from onebasin.alignment import transport
 from onebasin.automatic import PROBES, choose
 from onebasin.checkpoint import Checkpoint
-from onebasin.learn import Learned, LearnedMatching, Progress, aligned_pairs, learn_together
+from onebasin.learn import Learned, Progress, aligned_pairs, learn_together
 from onebasin.recipes.plan import Plan, Tick
 from onebasin.recipes.recipe import Align, Merge
 from onebasin.recipes.sections import Gathering
@@ -66,7 +66,7 @@ def find(plan: Plan, recipe: Align | Merge, state: Path, tick: Tick) -> Found:
     start = as_they_are(plan.models) if recipe.start == "identity" else _gathered(plan, recipe, str(recipe.start), tick)
     held = min(HELD, max(1, len(training(plan.data)) // 10))
     learned = learn_together(
-        plan.models, (None, *start.alignments[1:]), plan.data, held, options(recipe, labelled=plan.data.labelled),
+        plan.models, (None, *start.alignments[1:]), plan.data, held, recipe.learning(labelled=plan.data.labelled),
         device=plan.device, folder=state, tick=partial(shown, tick=tick),
     )  # fmt: skip
     return _learned(recipe, start, learned, {"start": recipe.start})
@@ -111,16 +111,6 @@ def _gathered(plan: Plan, recipe: Align | Merge, method: str, tick: Tick) -> Uni
         universe = universe.add(plan.models[i], match)
     places = [*known, *others]
     return universe.ordered(*(places.index(i) for i in range(len(places))))
-
-
-def options(recipe: Align | Merge, *, labelled: bool) -> LearnedMatching:
-    """The recipe's options of learning as its method has them; without labels the end points are the teachers."""
-    chosen = recipe.learn or LearnedMatching()
-    if recipe.method == "dual":
-        chosen = replace(chosen, two_sided=True)
-    if recipe.method == "soft":
-        chosen = replace(chosen, permutations="soft", learn=tuple(dict.fromkeys((*chosen.learn, "heads", "units"))))
-    return chosen if labelled else replace(chosen, loss="agreement")
 
 
 def shown(now: Progress, tick: Tick) -> None:

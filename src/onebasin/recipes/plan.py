@@ -101,7 +101,7 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
         load_universe(recipe.universe.folder, models)
     tick("what will be written")
     forms = common_forms(models)
-    known = why_canonical(forms[0], recipe.learn) if recipe.learn is not None else None
+    known = why_canonical(forms[0], recipe.learning())
     written, reason = in_one_gauge(models[0], forms, known)
     parts, code = parts_of(recipe, written, reason), dtype_code(recipe.write.dtype)
     planned = {x: part.planned(code) for x, part in parts.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from onebasin.errors import BadRecipe
@@ -49,6 +49,15 @@ class Aligning:
     def gathers(self) -> bool:
         """Whether the models come together in a universe."""
         return len(self.models) > 2 or self.universe is not None
+
+    def learning(self, *, labelled: bool = True) -> LearnedMatching:
+        """The options of learning as the method has them; without labels the end points are the teachers."""
+        chosen = self.learn or LearnedMatching()
+        if self.method == "dual":
+            chosen = replace(chosen, two_sided=True)
+        if self.method == "soft":
+            chosen = replace(chosen, permutations="soft", learn=tuple(dict.fromkeys((*chosen.learn, "heads", "units"))))
+        return chosen if labelled else replace(chosen, loss="agreement")
 
     def __post_init__(self) -> None:
         check_models(self.models)
