@@ -152,8 +152,9 @@ def test_what_was_explored_of_learning():
     long = [lately["llama-wikitext2", what, 0.015, 5000] for what in ("agreement, recentred", "recentred")]
     assert f"({agreement:.3f} instead of {labels:.3f}, though" in text
     assert "({:.3f} and {:.3f})".format(*long) in text
-    none, one, two = (row["height"] for row in explored["a basis for gains"]["rows"][:3])
+    none, one, two, *_, alone, based = (row["height"] for row in explored["a basis for gains"]["rows"])
     assert f"{none:.3f} without gains, {one:.3f} with, {two:.3f} in a basis of their own" in text
+    assert f"{based:.3f} in a basis of their own instead of {alone:.3f}" in text
     layers = explored["llama-wikitext2 with units matched by the averaged layer"]
     before, after = (layers[f"relative error by layer, {when}"][1:3] for when in ("before", "after"))
     falls = [f"from {old:.2f} to {new:.2f}" for old, new in zip(before, after, strict=True)]
