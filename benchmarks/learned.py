@@ -48,7 +48,6 @@ IMAGES = {"batch": 128, "augment": True, "steps": 8 * EPOCH, "lr": 3e-3, "eval_e
 SHORT = {**IMAGES, "steps": 2 * EPOCH}
 LANGUAGE = {"batch": 64, "steps": 5000, "optimizer": "muon", "lr": 3e-2, "two_sided": True, "eval_every": 250}
 NORMAL, HIGHEST = {"law": "normal"}, {"law": "highest"}
-RECENTRED = {"recentre_every": 25}
 LOWEST = {**LANGUAGE, **HIGHEST, "lr": 1e-2, "eval_every": 100}  # heights are measured often, and rates are low
 DEFAULT = ("residual", "qk", "ov")
 TEXTS = {"batch": 128, "steps": 1000, "lr": 3e-3, "eval_every": 100}
@@ -81,7 +80,7 @@ EXPERIMENTS: dict[str, dict[str, Row]] = {
     },
     "llama": {
         "λ where the path is highest, gains, recentred": (
-            "llama-wikitext2", "activation", {**with_gains(*SCALED), **RECENTRED},
+            "llama-wikitext2", "activation", {**with_gains(*SCALED), "recentre_every": 25},
         ),
         "λ ~ N(0.5, 0.1)": ("llama-wikitext2", "activation", {**LANGUAGE, **NORMAL, "learn": SCALED}),
     },

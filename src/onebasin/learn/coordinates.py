@@ -70,7 +70,7 @@ class Coordinates(nn.Module):
         return (limit * (self.get_parameter(SCALE) / limit).tanh()).exp()
 
     def gains(self) -> dict[str, Tensor]:
-        """The factor exp(0.3 s) of every gain that learns, (d,) by the name of its norm."""
+        """The factor exp(pace · s) of every gain that learns, (d,) by the name of its norm."""
         found: dict[str, Tensor] = {}
         for one in self.gained:
             factors = (PACE_OF_GAINS * self.get_parameter(_name(one.name, GAINS))).exp()

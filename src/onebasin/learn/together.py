@@ -130,11 +130,12 @@ def _results(run: Run, bases: list[Alignment], spec: ModelSpec, about: dict[str,
     hard = [Alignment.identity(spec)] * still + [side.alignment(spec) for side in sides]
     scales = [1.0] * still + [side.factor() for side in sides]
     gains = [dict[str, torch.Tensor]()] * still + [side.learned_gains() for side in sides]
-    stays = "gains" in run.options.learn
-    if not still and not stays:
+    frame = None
+    if not still and "gains" in run.options.learn:
+        frame = hard[0]
+    elif not still:
         back = hard[0].inverse()
         soft = hard = [Alignment.identity(spec), *(back.compose(g) for g in hard[1:])]
-    frame = None if still or not stays else hard[0]
     return tuple(
         Learned(
             base, correction, nearest.compose(base), scale / scales[0], tuple(run.history), run.best_step, run.options,
