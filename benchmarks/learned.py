@@ -56,8 +56,8 @@ EVERYTHING = (*DEFAULT, "heads", "units")
 
 
 def with_gains(*learn: str) -> dict[str, Any]:
-    """Gains belong to the basis of A, so A stands still."""
-    return {**LOWEST, "two_sided": False, "lr": 1.5e-2, "learn": (*learn, "gains")}
+    """Gains change with the basis, so both models learn theirs; λ has to follow faster than without them."""
+    return {**LOWEST, "lr": 1.5e-2, "eval_every": 50, "learn": (*learn, "gains")}
 
 
 ONLY_PERMUTATIONS = {"learn": ("heads", "units"), "permutations": "straight-through"}

@@ -161,6 +161,35 @@ def test_what_was_explored_of_learning():
     assert f"{' and '.join(falls)} in the two middle layers" in text
 
 
+def test_gains_in_a_learned_basis():
+    text = " ".join((ROOT / "docs" / "learning.md").read_text().split())
+    learned, rows = results("learned"), results("explored")["gains in a learned basis"]["rows"]
+    llama = {
+        (x.get("what differs", ""), x["rate"], x["rate of gains"], x["validated every"]): x["barrier"]
+        for x in rows if x["pair"] == "llama-wikitext2"
+    }  # fmt: skip
+    alone, based = llama["one-sided", 0.015, 0.015, 100], llama["", 0.0075, 0.015, 100]
+    assert f"left the Llama pair {alone:.3f} in A's basis and {based:.3f} in a learned one" in text
+    assert f"has {based:.4f} with it and {llama['not recentred', 0.0075, 0.015, 100]:.4f} without" in text
+    gpt2 = {row: x["barrier"]["mean"] for row, x in learned["gpt2"].items()}
+    without, gained = gpt2["λ where the path is highest"], gpt2["λ where the path is highest, gains"]
+    assert f"the GPT-2 pair {without:.3f} without gains and {gained:.3f} with" in text
+    often = [llama["", 0.015, 0.015, every] for every in (100, 50, 25)]
+    assert "every 100 steps {:.3f}, every 50 steps {:.3f}, every 25 steps {:.3f}".format(*often) in text
+    scaled = next(x for (what, *_), x in llama.items() if "scale of the streams" in what)
+    assert f"a scale of the streams ({scaled:.3f})" in text
+    two_sided = [x for (what, *_), x in llama.items() if what != "one-sided" and x != scaled]
+    assert f"{len(two_sided)} variants of rates, validations and starts left" in text
+    assert f"Llama pair {min(two_sided):.3f} to {max(two_sided):.3f}." in text
+    moved = [
+        x["runs"][0]["what moved"] for name in ("gpt2", "llama") for row, x in learned[name].items() if "gains" in row
+    ]
+    spreads = [
+        about["log_scale_spread"] for run in moved for name, about in run.items() if "norm" in name or "ln_" in name
+    ]
+    assert f"spread by {min(spreads):.1f} to {max(spreads):.1f} (" in text
+
+
 def test_learning_in_the_readme():
     text = " ".join((ROOT / "README.md").read_text().split())
     best = [min(x["barrier"]["mean"] for x in results("learned")[name].values()) for name in PAIRS]

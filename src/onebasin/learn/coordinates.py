@@ -18,7 +18,6 @@ from onebasin.spec import ModelSpec
 
 SCALE, GAINS = "scale", "gains"
 LARGEST_SCALE = 4.0  # of a stream, and its inverse the least: smaller streams would drown in eps, and B with them
-PACE_OF_GAINS = 0.3  # of the maps: a step of 0.03, good for rotations, would change all that a norm hands on by 3 %
 
 
 class Moves(NamedTuple):
@@ -35,7 +34,7 @@ STILL = Moves({}, None, {})
 class Coordinates(nn.Module):
     """One parameter per part of a latent, named STACK/PART with | for dots; what is not learned of it are buffers.
 
-    The logarithms of the factors of streams, and of gains by their pace, are parameters, too.
+    The logarithms of the factors of streams and of gains are parameters, too.
     """
 
     def __init__(
@@ -70,10 +69,10 @@ class Coordinates(nn.Module):
         return (limit * (self.get_parameter(SCALE) / limit).tanh()).exp()
 
     def gains(self) -> dict[str, Tensor]:
-        """The factor exp(pace · s) of every gain that learns, (d,) by the name of its norm."""
+        """The factor exp(s) of every gain that learns, (d,) by the name of its norm."""
         found: dict[str, Tensor] = {}
         for one in self.gained:
-            factors = (PACE_OF_GAINS * self.get_parameter(_name(one.name, GAINS))).exp()
+            factors = self.get_parameter(_name(one.name, GAINS)).exp()
             found |= dict(zip(one.norms, factors.unbind(0), strict=True))
         return found
 
