@@ -12,7 +12,7 @@ def draw(results: dict[str, Any], file: Path) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "onebasin"
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(6, 4.6), layout="constrained")
     for colour, name in enumerate(name for name in ("gpt2", "llama") if name in results):
         for style, (row, found) in zip(("-", ":", "--", "-."), results[name].items(), strict=False):
             for i, one in enumerate(found["runs"]):
@@ -22,7 +22,7 @@ def draw(results: dict[str, Any], file: Path) -> None:
                 axes.plot(*zip(*points, strict=True), style, color=f"C{colour}", label=label, linewidth=1)
     axes.set(xlabel="million tokens seen", ylabel="midpoint less ends, nats per byte", ylim=(0, 0.8))
     axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(loc="outside lower center")
     figure.savefig(file, metadata={"Date": None})
 
 
