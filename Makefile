@@ -21,7 +21,7 @@ bench: .venv/installed  ## measure again what the documentation quotes
 	$(PY) benchmarks/run.py
 
 docs: .venv/docs  ## the site, in site/: a broken link, a snippet that fails or a stale page is an error
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 tests/test_docs.py tests/test_guide.py tests/test_cli_reference.py tests/test_wrong_commands.py
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 tests/docs
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 dist: .venv/installed  ## sdist and wheel

@@ -17,15 +17,13 @@ import matplotlib
 import pytest
 import yaml
 from demos import tiny
+from pages import DOCS, README, ROOT, blocks, rows
 from random_models import byte_llama
-from test_guide import blocks, rows, run
 
 import onebasin
 from onebasin import Checkpoint
 
-ROOT = Path(__file__).resolve().parents[1]
-DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [README, *sorted(DOCS.rglob("*.md"))]
 RUNNABLE = [page for page in PAGES if blocks(page, "python") or blocks(page, "sh")]
 
 
@@ -46,7 +44,7 @@ def shorter(text: str) -> str:
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.stem)
-def test_every_snippet_runs(page, models, tmp_path, monkeypatch):
+def test_every_snippet_runs(page, models, tmp_path, monkeypatch, cli):
     """In the order of the page, in one folder; the Python of a page shares its names."""
     tmp_path.mkdir(exist_ok=True)
     for item in models.iterdir():
@@ -61,7 +59,7 @@ def test_every_snippet_runs(page, models, tmp_path, monkeypatch):
         for line in shorter(text).replace("\\\n", " ").splitlines():  # a backslash goes on with the line
             words = shlex.split(line, comments=True)
             assert words[:1] in ([], ["onebasin"]), line
-            assert not words or run(*words[1:]) == 0, line
+            assert not words or cli(*words[1:])[0] == 0, line
 
 
 def test_most_pages_have_something_to_run():
@@ -86,12 +84,12 @@ def test_the_examples_of_the_verbs_run(models, tmp_path, monkeypatch):
         assert Checkpoint.open(made)
 
 
-def test_a_snippet_that_fails_is_noticed(models, tmp_path, monkeypatch):
+def test_a_snippet_that_fails_is_noticed(models, tmp_path, monkeypatch, cli):
     page = tmp_path / "page.md"
     for text in ("```python\nraise RuntimeError\n```\n", "```sh\nonebasin inspect MISSING/\n```\n"):
         page.write_text(text)
         with pytest.raises((RuntimeError, AssertionError)):
-            test_every_snippet_runs(page, models, tmp_path / str(len(text)), monkeypatch)
+            test_every_snippet_runs(page, models, tmp_path / str(len(text)), monkeypatch, cli)
 
 
 def test_the_notebook_runs(monkeypatch, capsys):
@@ -109,33 +107,12 @@ def test_the_notebook_runs(monkeypatch, capsys):
     assert not any(cell.get("outputs") for cell in notebook["cells"])  # figures of one machine do not belong here
 
 
-# ---- figures
-
-
-def test_the_page_on_methods_quotes_what_was_measured():
-    results = json.loads((ROOT / "benchmarks" / "matching.json").read_text())["results"]
-    pairs = {name: found["methods"] for name, found in results.items() if isinstance(found, dict)}
-    methods = ("weight", "activation", "auto", "auto, unlabelled inputs")
-
-    def height(row) -> float:
-        return row["factor"]["barrier"]["loss"]
-
-    expected = [
-        [f"`{name}`", f"{height(found['none']):.2f}",
-         *(f"{height(found[method]):.2f} ({found[method]['seconds']:.0f} s)" for method in methods)]
-        for name, found in pairs.items()
-    ]  # fmt: skip
-    header = "pair | as stored | `weight` | `activation` | `auto` | `auto` with inputs"
-    assert rows((DOCS / "which-method.md").read_text(), header) == expected
-    best = [min(height(found[method]) for method in methods) for found in pairs.values()]
-    said = re.search(r"lies between (\d\.\d\d) and (\d\.\d\d)", " ".join((DOCS / "limits.md").read_text().split()))
-    assert said is not None
-    assert said.groups() == (f"{min(best):.2f}", f"{max(best):.2f}")
+# ---- what is shown twice, or was printed
 
 
 def test_the_table_of_symmetries_is_that_of_the_readme():
     header = "space | operation | family"
-    tables = [rows(page.read_text(), header) for page in (ROOT / "README.md", DOCS / "mathematics.md")]
+    tables = [rows(page, header) for page in (README, DOCS / "mathematics.md")]
     assert tables[0] == tables[1]
     assert len(tables[0]) > 5
 
@@ -145,7 +122,7 @@ def test_what_the_readme_shows_of_inspect_is_what_it_says(zoo, tmp_path, monkeyp
     (tmp_path / "zoo").symlink_to(zoo)
     monkeypatch.chdir(tmp_path)
     command = f"inspect zoo/{model}"
-    (shown,) = [text for text in blocks(ROOT / "README.md", "") if text.startswith(f"$ onebasin {command}\n")]
+    (shown,) = [text for text in blocks(README, "") if text.startswith(f"$ onebasin {command}\n")]
     code, out, _ = cli(*command.split())
     assert code == 0
     assert "\n".join(line.rstrip() for line in out.splitlines()) == shown.partition("\n")[2].rstrip()

@@ -1,33 +1,15 @@
-"""Pages that quote benchmarks say what was measured."""
+"""What pages quote of learning, of many models and of unequal sizes is what was measured."""
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pytest
+from pages import DOCS, README, prose, results, rows
 
-ROOT = Path(__file__).resolve().parents[1]
-
-
-def results(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ROOT / "benchmarks" / f"{name}.json").read_text())["results"]
-    return found
-
-
-def table(page: str, header: str) -> list[list[str]]:
-    """The cells of the table with this header."""
-    lines = (ROOT / "docs" / page).read_text().splitlines()
-    start = lines.index(f"| {header} |") + 2
-    cells = []
-    for line in lines[start:]:
-        if not line.startswith("|"):
-            break
-        cells.append([cell.strip() for cell in line.strip("|").split(" | ")])
-    return cells
+LEARNING = DOCS / "learning.md"
 
 
 def shown(x: float) -> str:
@@ -42,7 +24,7 @@ def test_many_models():
         middles = " / ".join(shown(x["excess"]) for x in found["surface"]["midpoints"])
         cells = [shown(found["centre excess"]), f"{found['centre accuracy']:.1%}", middles, shown(found["barrier"])]
         expected.append([way, *cells, f"{found['flat']:.0%}"])
-    lines = table("many.md", "way | centre | its accuracy | middles of A–B / A–C / B–C | barrier | flat")
+    lines = rows(DOCS / "many.md", "way | centre | its accuracy | middles of A–B / A–C / B–C | barrier | flat")
     assert lines == expected
     learned = min(found["flat"] for way, found in ways.items() if way.startswith("refined"))
     assert learned > max(found["flat"] for way, found in ways.items() if not way.startswith("refined"))
@@ -55,7 +37,7 @@ def test_unequal_sizes():
          shown(x["excess at 0.1"]), shown(x["excess at 0.9"]), f"{x['midpoint accuracy']:.1%}"]
         for pair, ways in found["pairs"].items() for way, x in ways.items()
     ]  # fmt: skip
-    assert table("sizes.md", "pair | method | barrier | at λ = 0.1 | at λ = 0.9 | midpoint") == expected
+    assert rows(DOCS / "sizes.md", "pair | method | barrier | at λ = 0.1 | at λ = 0.9 | midpoint") == expected
     assert max(found["drift of widening alone"].values()) < 1e-9
     for ways in found["pairs"].values():
         steps = [ways[way]["barrier"] for way in ("as they are", "activation", "learned")]
@@ -64,9 +46,9 @@ def test_unequal_sizes():
 
 @pytest.mark.parametrize(("name", "page"), [("many", "many.md"), ("sizes", "sizes.md")])
 def test_the_page_names_file_and_command(name, page):
-    text = (ROOT / "docs" / page).read_text()
+    text = prose(DOCS / page)
     assert f"benchmarks/{name}.json" in text
-    assert f"python benchmarks/run.py {name}" in " ".join(text.split())
+    assert f"python benchmarks/run.py {name}" in text
 
 
 def spread(found: dict[str, Any], key: str, digits: int = 3) -> str:
@@ -78,8 +60,8 @@ PAIRS = ("vit-l2", "vit-adamw", "gpt2", "llama", "bert")
 
 def learned_pairs() -> list[list[str]]:
     expected = []
-    for name, rows in results("learned").items():
-        for row, x in rows.items() if name in PAIRS else ():
+    for name, group in results("learned").items():
+        for row, x in group.items() if name in PAIRS else ():
             first = x["runs"][0]
             losses = f"{first['factor curve'][0]:.3f}, {first['loss of B']:.3f}, {x['midpoint loss']['mean']:.3f}"
             accuracy = f"{x['metric']['mean']:.1%}, {100 * x['excess over the ends']['mean']:+.1f}"
@@ -91,16 +73,16 @@ def learned_pairs() -> list[list[str]]:
 def learned_choices() -> list[list[str]]:
     return [
         [name, row, spread(x, "barrier"), f"{x['midpoint loss']['mean']:.3f}", f"{x['metric']['mean']:.1%}"]
-        for name, rows in results("learned").items() if name not in PAIRS
-        for row, x in rows.items()
+        for name, group in results("learned").items() if name not in PAIRS
+        for row, x in group.items()
     ]  # fmt: skip
 
 
 def step_costs() -> list[list[str]]:
     return [
         [model, how, f"{x['learned step, ms']:.1f}", f"{x['plain step, ms']:.1f}", f"{x['ratio']:.2f}"]
-        for model, rows in results("step_cost").items() if "wide" in model
-        for how, x in rows.items()
+        for model, ways in results("step_cost").items() if "wide" in model
+        for how, x in ways.items()
     ]  # fmt: skip
 
 
@@ -120,12 +102,12 @@ def streams() -> list[list[str]]:
 def test_learning():
     found = results("learned")
     numbers = "barrier | loss of A, B, midpoint | midpoint accuracy, less that of the ends"
-    assert table("learning.md", f"pair | learned on | start | steps | {numbers}") == learned_pairs()
-    assert table("learning.md", "what | | barrier | midpoint loss | midpoint accuracy") == learned_choices()
-    assert table("learning.md", "model and batch | | learned | plain training | ratio") == step_costs()
+    assert rows(LEARNING, f"pair | learned on | start | steps | {numbers}") == learned_pairs()
+    assert rows(LEARNING, "what | | barrier | midpoint loss | midpoint accuracy") == learned_choices()
+    assert rows(LEARNING, "model and batch | | learned | plain training | ratio") == step_costs()
     correlation = "correlation, matched | learned | of the best rotation of each layer alone"
-    assert table("learning.md", f"pair | height, matched → learned | {correlation}") == streams()
-    text = (ROOT / "docs" / "learning.md").read_text()
+    assert rows(LEARNING, f"pair | height, matched → learned | {correlation}") == streams()
+    text = prose(LEARNING)
     assert f"has a barrier of {spread(found['vit-l2']['circuit path'], 'circuit barrier')}." in text
     shared = results("explored")["correlation of matched hidden units, llama-wikitext2"]["by layer"]
     assert "correlate by {:.2f}, {:.2f}, {:.2f} and {:.2f} in".format(*shared) in text
@@ -133,11 +115,11 @@ def test_learning():
 
 
 def test_what_was_explored_of_learning():
-    explored, text = results("explored"), " ".join((ROOT / "docs" / "learning.md").read_text().split())
+    explored, text = results("explored"), prose(LEARNING)
     joined = explored["llama-wikitext2 with blocks joined instead of averaged"]["rows"]
     highest = [f"{max(row['heights at 0.1, ..., 0.9']):.2f}" for row in joined]
     highest[2] += f" ({joined[2]['heights at 0.1, ..., 0.9'][4]:.2f} at ½)"
-    assert table("learning.md", " | ".join(row["what"] for row in joined)) == [highest]
+    assert rows(LEARNING, " | ".join(row["what"] for row in joined)) == [highest]
     often = results("learned")["gpt2"]["λ where the path is highest"]["barrier"]["mean"]
     seldom = mean(explored["highest, at 3e-2 and validated every 250 steps"]["rows"][0]["barriers"])
     assert f"every 250 steps left {seldom:.3f}, at 1e-2 with one every 100 steps {often:.3f}" in text
@@ -162,7 +144,7 @@ def test_what_was_explored_of_learning():
 
 
 def test_gains_in_a_learned_basis():
-    text = " ".join((ROOT / "docs" / "learning.md").read_text().split())
+    text = prose(LEARNING)
     learned, rows = results("learned"), results("explored")["gains in a learned basis"]["rows"]
     llama = {
         (x.get("what differs", ""), x["rate"], x["rate of gains"], x["validated every"]): x["barrier"]
@@ -191,7 +173,7 @@ def test_gains_in_a_learned_basis():
 
 
 def test_learning_in_the_readme():
-    text = " ".join((ROOT / "README.md").read_text().split())
+    text = prose(README)
     best = [min(x["barrier"]["mean"] for x in results("learned")[name].values()) for name in PAIRS]
     assert "leaves {:.3f}, {:.3f}, {:.3f}, {:.3f} and {:.3f} in".format(*best) in text
     assert f"keeps a barrier of {best[3]:.2f}" in text
@@ -204,6 +186,6 @@ def test_learning_in_the_readme():
 
 @pytest.mark.parametrize("name", ["learned", "step_cost", "streams"])
 def test_learning_names_files_and_commands(name):
-    text = " ".join((ROOT / "docs" / "learning.md").read_text().split())
+    text = prose(LEARNING)
     assert f"benchmarks/{name}.json" in text
     assert f"python benchmarks/run.py {name}" in text

@@ -215,7 +215,7 @@ def test_numbers_that_are_not_finite_are_refused(cli, tmp_path, pair, verb):
 
 def onebasin(*arguments: object, stderr: int) -> subprocess.Popen[bytes]:
     source = str(Path(transformers.__file__).parents[1])
-    paths = os.pathsep.join([str(Path(__file__).resolve().parents[1] / "src"), source])
+    paths = os.pathsep.join([str(Path(__file__).resolve().parents[2] / "src"), source])
     return subprocess.Popen(
         [sys.executable, "-m", "onebasin", *map(str, arguments)], stdout=subprocess.PIPE, stderr=stderr,
         env={**os.environ, "PYTHONPATH": paths, "TERM": "xterm", "COLUMNS": "100"},

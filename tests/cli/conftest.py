@@ -1,0 +1,34 @@
+"""Models for the command line: folders that are only read, and copies to be changed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from folders import llama
+from random_models import config_of, random_folder, random_model
+
+
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory) -> Path:
+    """Folders that are only read: two small Llamas of one shape, and other models."""
+    root = tmp_path_factory.mktemp("models")
+    llama(root / "a")
+    llama(root / "b", weights=1)
+    llama(root / "classifier", "LlamaForTokenClassification")
+    tied = config_of("gpt2", 2)
+    tied.tie_word_embeddings = True
+    random_model("GPT2LMHeadModel", tied, 0).save_pretrained(root / "gpt2")
+    random_folder(root / "vit", "vit", "ViTForImageClassification", 3)
+    return root
+
+
+@pytest.fixture
+def copy(pristine, tmp_path):
+    """A copy of one of the pristine folders, to be changed."""
+
+    def make(name: str = "a", to: str = "copy") -> Path:
+        return Path(shutil.copytree(pristine / name, tmp_path / to))
+
+    return make

@@ -1,0 +1,48 @@
+"""Bad outputs are refused before work begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+from folders import contents
+
+from onebasin.checkpoint import output
+
+
+def refused_output(cli, out: Path, *says: str) -> None:
+    before = contents(out.parent), sorted(out.parent.rglob("*"))
+    code, printed, err = cli("demo", "-o", out)
+    assert (code, printed) == (2, "")
+    assert err.startswith("onebasin: ")
+    assert "Traceback" not in err
+    assert [piece for piece in (*says, "next step:") if piece not in err] == []
+    assert (contents(out.parent), sorted(out.parent.rglob("*"))) == before
+
+
+def test_a_file_as_output(cli, tmp_path):
+    (tmp_path / "out").write_text("")
+    refused_output(cli, tmp_path / "out", "is a file")
+
+
+def test_an_output_folder_that_is_not_empty(cli, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("x")
+    refused_output(cli, tmp_path / "out", "is not empty", "expected: a new or empty folder")
+
+
+def test_a_read_only_target(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(output.os, "access", lambda path, mode: False)
+    refused_output(cli, tmp_path / "out", "cannot be written to")
+
+
+def test_not_enough_disk(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(output.shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    refused_output(cli, tmp_path / "out", "not enough disk space", "expected:", "found: 0.00 GB")
+
+
+def test_output_below_a_folder_that_is_not_there(cli, tmp_path):
+    code, printed, err = cli("demo", "-o", tmp_path / "no" / "out")
+    assert (code, printed) == (2, "")
+    assert "mkdir -p" in err
+    assert list(tmp_path.iterdir()) == []

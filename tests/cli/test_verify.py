@@ -1,0 +1,38 @@
+"""`verify`: the promise that holds, the one that is broken, and a wrong map."""
+
+from __future__ import annotations
+
+import json
+
+from onebasin import verification
+from onebasin.maps import Orthogonal
+
+
+def test_verify_holds(cli, pristine):
+    code, out, err = cli("verify", pristine / "a", "--seed", "3")
+    assert (code, err) == (0, "")
+    assert "promise holds" in out
+    assert "layers.0.qk" in out
+    code, out, _ = cli("verify", pristine / "a", "--seed", "3", "--json", "--quiet")
+    report = json.loads(out)
+    assert (code, report["holds"]) == (0, True)
+    assert set(report["drift"]) == {"float64", "float32"}
+    assert report["drift"]["float64"] < 1e-9 < report["drift"]["float32"]
+
+
+def test_a_broken_promise_is_exit_code_1(cli, pristine, monkeypatch):
+    monkeypatch.setattr(verification, "PROMISE", 0.0)
+    code, out, _ = cli("verify", pristine / "a")
+    assert code == 1
+    assert "promise IS BROKEN" in out
+
+
+def test_a_wrong_map_is_found(cli, pristine, monkeypatch):
+    """A residual map that is off by a percent: the command must notice, and tell the space."""
+    monkeypatch.setattr(Orthogonal, "_draw", classmethod(lambda cls, n, m, draw: cls(1.01 * draw.isometry(m, n))))
+    code, out, _ = cli("verify", pristine / "gpt2", "--json")
+    assert code == 0  # this one has no orthogonal space
+    code, out, _ = cli("verify", pristine / "a", "--json")
+    report = json.loads(out)
+    assert (code, report["holds"]) == (1, False)
+    assert {space for space, drift in report["per_space"].items() if drift > 1e-9} == {"residual"}

@@ -1,0 +1,137 @@
+"""README and pages quote what benchmarks have measured."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pages import DOCS, README, prose, results, rows
+
+
+def test_the_readme_quotes_what_other_tools_made_of_our_folders():
+    measured = results("interop")
+    text = prose(README)
+    merges = measured["linear merge"]
+    for row in merges.values():
+        theirs, ours = row["loss, mergekit's average of A and aligned B"], row["loss, onebasin merge"]
+        assert abs(theirs - ours) < 1e-6  # float32 rounding
+        assert row["loss, mergekit's average of A and B"] > ours + 0.1
+        assert row["windows"] == 1000
+    for key in ("loss, onebasin merge", "loss, mergekit's average of A and B"):
+        assert " and ".join(f"{row[key]:.4f}" for row in merges.values()) in text
+    for row in measured["transformers"].values():
+        for folder in (row["aligned"], row["merged"]):
+            assert (folder["class"], folder["missing"], folder["unexpected"]) == (row["B"]["class"], [], [])
+            assert folder["loaded in"] == "float32"
+        says = "accuracy" if "accuracy" in row["B"] else "continues"
+        assert row["aligned"][says] == row["B"][says]  # the same function
+
+
+def test_the_estimate_of_memory_is_near_what_was_measured():
+    measured = results("memory")
+    models = [row for row in measured.values() if isinstance(row, dict)]
+    assert len(models) == 4
+    for row in models:
+        assert 0.75 < row["peak over foretold"] < 1.25
+        assert row["largest tensor in matching attention, D·D"] <= 2 < measured["heads"]
+
+
+def test_the_readme_quotes_what_was_measured():
+    verified = results("core")["verify"]
+    assert all(result["holds"] for result in verified.values())
+    expected = []
+    for pair in sorted({name.rpartition("-")[0] for name in verified}):
+        both = [verified[f"{pair}-{i}"] for i in (0, 1)]
+        worst = {
+            (kind, dtype): f"{max(model[kind][dtype] for model in both):.1e}"
+            for kind in ("drift", "rounding alone")
+            for dtype in ("float64", "float32", "bfloat16")
+        }
+        rounded = [f"{worst['drift', d]} ({worst['rounding alone', d]})" for d in ("float32", "bfloat16")]
+        expected.append([f"`{pair}`", worst["drift", "float64"], *rounded])
+    assert rows(README, "pair | float64 | float32 | bfloat16, as stored") == expected
+
+
+def barriers(row: dict[str, Any]) -> str:
+    return f"{row['factor']['barrier']['loss']:.2f} ({row['circuit']['barrier']['loss']:.2f})"
+
+
+def test_the_readme_quotes_the_barriers_that_were_measured():
+    pairs = {name: found for name, found in results("matching").items() if isinstance(found, dict)}
+    methods = ("none", "weight", "weight, permutations only", "auto", "activation", "auto, unlabelled inputs")
+    expected = []
+    for pair, found in pairs.items():
+        ends = [end["loss"] for end in found["methods"]["none"]["factor"]["ends"].values()]
+        cells = [barriers(found["methods"][method]) for method in methods]
+        expected.append([f"`{pair}`", f"{ends[0]:.3f} / {ends[1]:.3f}", *cells])
+    header = "pair | end points | as stored | `weight` | permutations only | `auto` | `activation` | `auto` with inputs"
+    assert rows(README, header) == expected
+    copies = [copy for found in pairs.values() for copy in found["scrambled"].values()]
+    assert len(copies) == 10
+    assert max(abs(copy["excess, after weight matching"]) for copy in copies) < 1e-7
+
+
+def test_the_page_on_learning_quotes_what_was_measured_without_data():
+    measured = results("data_free")
+    expected = []
+    for pair, found in measured.items():
+        if not isinstance(found, dict):
+            continue
+        auto = [found["methods"][f"auto, seed {seed}"] for seed in measured["seeds"]]
+        spread = [f"{x['mean']:.2f} ± {x['deviation']:.2f}" for x in found["auto, all seeds"].values()]
+        weight, curves = found["methods"]["weight"], found["learned with labels from"]
+        reached = curves["weight"][-1]["midpoint loss"]
+        steps = next(point["step"] for point in curves["auto"] if point["midpoint loss"] <= reached)
+        seconds = sum(row["seconds"] for row in auto) / len(auto)
+        cells = [f"{weight['factor']['barrier']['loss']:.2f}", *spread, f"{weight['seconds']:.0f}", f"{seconds:.0f}"]
+        expected.append([f"`{pair}`", *cells, str(steps)])
+    header = ("pair | `weight` | `auto` | `auto`, circuit path | seconds, `weight` | seconds, `auto` | "
+              "steps to reach 300 steps from `weight`")  # fmt: skip
+    assert rows(DOCS / "learning.md", header) == expected
+
+
+def test_the_page_on_attention_quotes_what_was_measured():
+    measured = results("attention")
+    page = DOCS / "attention.md"
+    stages = ("no second stage", "orthogonal", "full")
+    header = f"model | positions | noise | loss of A / B | naive | {' | '.join(stages)}"
+    assert rows(page, header) == [
+        [f"`{name}`", model["positions"], level, f"{row['loss of A']:.2f} / {row['loss of B']:.2f}",
+         f"{row['naive']:.3f}", *(f"{row[f'{stage}, % of naive']:.0f} %" for stage in stages)]
+        for name, model in measured["stages"].items() for level, row in model["levels"].items()
+    ]  # fmt: skip
+    columns = ("ours", "best", "second", "median", "worst")
+    assert rows(page, "model | rank of ours | as good as ours | ours | best | second | median | worst") == [
+        [f"`{name}`", f"{x['rank of ours']} of {x['orders']}", str(x["as good as ours"]),
+         *(f"{x[column]:.3f}" for column in columns)]
+        for name, x in measured["orders"].items()
+    ]  # fmt: skip
+    models = [model for name, model in measured["metrics"].items() if name != "draws"]
+    layers, right = sum(model["layers"] for model in models), models[0]["right"]
+    header = " | ".join(["metric", *(f"noise {float(level):g}" for level in right["cosine"])])
+    assert rows(page, header) == [
+        [f"`{metric}`", *(
+            f"{100 * sum(x['layers'] * x['right'][metric][level] for x in models) / layers:.0f} %" for level in levels
+        )]
+        for metric, levels in right.items()
+    ]  # fmt: skip
+
+
+def test_the_page_on_methods_quotes_what_was_measured():
+    pairs = {name: found["methods"] for name, found in results("matching").items() if isinstance(found, dict)}
+    methods = ("weight", "activation", "auto", "auto, unlabelled inputs")
+
+    def height(row) -> float:
+        return row["factor"]["barrier"]["loss"]
+
+    expected = [
+        [f"`{name}`", f"{height(found['none']):.2f}",
+         *(f"{height(found[method]):.2f} ({found[method]['seconds']:.0f} s)" for method in methods)]
+        for name, found in pairs.items()
+    ]  # fmt: skip
+    header = "pair | as stored | `weight` | `activation` | `auto` | `auto` with inputs"
+    assert rows(DOCS / "which-method.md", header) == expected
+    best = [min(height(found[method]) for method in methods) for found in pairs.values()]
+    said = re.search(r"lies between (\d\.\d\d) and (\d\.\d\d)", prose(DOCS / "limits.md"))
+    assert said is not None
+    assert said.groups() == (f"{min(best):.2f}", f"{max(best):.2f}")

@@ -1,0 +1,149 @@
+"""The guide to a new architecture works as written, and wrong tables are noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import transformers
+from pages import ROOT, blocks
+from random_models import config_of, random_model, rope
+
+from onebasin.archs import known, registry
+from onebasin.archs.rotary import rope_parameters
+
+PHI = ("PhiModel", "PhiForCausalLM", "PhiForSequenceClassification", "PhiForTokenClassification")
+
+
+TABLE, CONFIGURATION, SEEDS = blocks(ROOT / "CONTRIBUTING.md", "python")
+
+
+def insert(page: Path, mark: str, text: str, *, after: bool) -> None:
+    """Put the lines of the guide where it says: before or after the only line with `mark`."""
+    lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
+    (place,) = [i for i, line in enumerate(lines) if mark in line]
+    lines.insert(place + after, text)
+    page.write_text("".join(lines), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository in which somebody has followed the guide."""
+    tree = tmp_path_factory.mktemp("tree")
+    for folder in ("src", "tests"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tree)
+    (tree / "src" / "onebasin" / "archs" / "phi.py").write_text(TABLE, encoding="utf-8")
+    insert(tree / "tests" / "random_models.py", "give {model_type} a random configuration", CONFIGURATION, after=False)
+    insert(tree / "tests" / "test_outside.py", "SEEDS = {", SEEDS, after=True)
+    return tree
+
+
+def in_tree(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    paths = os.pathsep.join(str(tree / folder) for folder in ("src", "tests"))
+    return subprocess.run([sys.executable, *arguments], cwd=tree, env={**clean, "PYTHONPATH": paths},
+                          capture_output=True, text=True, check=False)  # fmt: skip
+
+
+def test_the_guide_works_as_written(tree):
+    random_model("PhiForCausalLM", phi_config(5), 5).save_pretrained(tree / "FOLDER")
+    done = in_tree(tree, "-m", "onebasin", "verify", "FOLDER")
+    assert "promise holds" in done.stdout, done.stderr
+    assert done.returncode == 0
+
+
+def test_the_tests_take_up_the_guides_architecture(tree):
+    chosen = [f"{seed}-{name}" for seed in (4, 5) for name in PHI] + [f"{name}-" for name in PHI]
+    done = in_tree(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
+                   "tests/test_exact.py", "tests/test_outside.py", "-k", " or ".join(chosen))  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) >= 40  # five properties of four classes with two seeds, and nothing outside
+
+
+@pytest.fixture
+def learned() -> Iterator[None]:
+    """A registry that forgets what a test has registered."""
+    before = known()
+    yield
+    for model_type in known().keys() - before.keys():
+        del registry._known[model_type]
+
+
+def learn(table: str) -> None:
+    """Register a table as importing its file would."""
+    exec(compile(table, "onebasin/archs/phi.py", "exec"), {"__name__": "onebasin.archs.phi"})
+
+
+def phi_config(seed: int, part: float | None = None) -> transformers.PhiConfig:
+    like = config_of("gpt_neox", seed)
+    kv = 2 if like.num_attention_heads % 2 == 0 else 1
+    part = part or rope_parameters(like)["partial_rotary_factor"]
+    return transformers.PhiConfig(
+        vocab_size=13, hidden_size=like.hidden_size, intermediate_size=like.intermediate_size, num_hidden_layers=2,
+        num_attention_heads=like.num_attention_heads, num_key_value_heads=kv, hidden_act="gelu_new", num_labels=3,
+        max_position_embeddings=12, layer_norm_eps=1e-4, pad_token_id=0, **rope(100.0, part),
+        tie_word_embeddings=like.tie_word_embeddings,
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("learned")
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", PHI)
+def test_the_guides_table_is_exact(tmp_path, name, seed, cli):
+    learn(TABLE)
+    random_model(name, phi_config(seed), seed).save_pretrained(tmp_path / "P")
+    code, out, _ = cli("verify", tmp_path / "P", "--json")
+    assert code == 0
+    result = json.loads(out)
+    assert result["drift"]["float64"] < 1e-9 * max(1, result["scale"])
+    assert max(result["displacement"].values()) > 0.5
+
+
+@pytest.mark.usefixtures("learned")
+@pytest.mark.parametrize(
+    ("right", "wrong", "code"),
+    [
+        ("k=qk.co", "k=qk", 1),  # keys move like queries
+        ("k=ov.co", "k=ov", 1),  # outputs move like values
+        (", rope()", "", 1),  # any invertible map inside a rotary head
+        ("norm=ln, d=d.co, f=f", "d=d.co, f=f", 1),  # the FFN misses the folded gain
+        ("norm=ln, d=d.co, f=f", "norm=ln, d=d, f=f", 2),  # a reader that is no covector
+        ("(n g k) -> d", "(g n k) -> d", 1),  # groups and queries exchanged
+        (".at(rotated)", "", 2),  # both parts claim the front of the head
+    ],
+)
+def test_a_wrong_table_is_noticed(tmp_path, right, wrong, code, cli):
+    assert TABLE.count(right) == 1
+    config = phi_config(1, 0.5)
+    config.num_attention_heads, config.num_key_value_heads, config.hidden_size = 6, 2, 48
+    config.tie_word_embeddings = True
+    random_model("PhiForCausalLM", config, 1).save_pretrained(tmp_path)
+    learn(TABLE)
+    assert cli("verify", tmp_path)[0] == 0
+    learn(TABLE.replace(right, wrong))
+    assert cli("verify", tmp_path)[0] == code
+
+
+@pytest.mark.usefixtures("learned")
+def test_the_guides_table_refuses_what_it_does_not_cover(tmp_path, cli):
+    learn(TABLE)
+    config = phi_config(0)
+    config.qk_layernorm = True
+    random_model("PhiForCausalLM", config, 0).save_pretrained(tmp_path)
+    code, _, err = cli("verify", tmp_path)
+    assert code == 2
+    assert "qk_layernorm" in err
+
+
+def test_phi_is_only_the_example():
+    assert "phi" not in known()
