@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_tasks import gpt2
+from task_files import gpt2
 
 from onebasin.errors import BadOutput
 from onebasin.learn.steps import Steps

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 from random_models import CLASSES, IDS, random_folder, random_model
-from test_tasks import bert, gpt2, vit
+from task_files import bert, gpt2, vit
 
 from onebasin import Checkpoint
 from onebasin.errors import BadTask
