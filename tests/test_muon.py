@@ -31,6 +31,15 @@ def test_singular_values_become_nearly_one_and_their_vectors_stay(shape):
     torch.testing.assert_close(inside, torch.diag_embed(inside.diagonal(dim1=-2, dim2=-1)), rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-42, 1e-38, 1e-25, 1e-20])
+def test_latents_stay_where_there_is_no_gradient_to_speak_of(size):
+    """Squares of the entries may underflow; in one stack a matrix with a gradient moves as ever."""
+    x = drawn(2, 6, 6).float() * torch.tensor([size, 1.0])[:, None, None]
+    nothing, step = orthogonalised(x)
+    assert nothing.abs().max() < 1e-5
+    assert torch.linalg.svdvals(step).min() > 0.6
+
+
 def test_a_skew_gradient_gives_a_skew_step():
     z = drawn(9, 9)
     step = orthogonalised(z - z.mT)

@@ -17,12 +17,13 @@ MOMENTUM = 0.95
 BETAS = (0.9, 0.999)
 QUINTIC = (3.4445, -4.7750, 2.0315)  # x ↦ a x + b x³ + c x⁵ takes singular values near one in five rounds
 ROUNDS = 5
+LEAST = 1e-7  # the norm of a gradient to speak of: where a layer has collapsed there is none, and its latents stay
 
 
 def orthogonalised(x: Tensor) -> Tensor:
     """Nearly U Vᵀ of x = U Σ Vᵀ (f?, n, n), by products alone: singular values end between 0.7 and 1.2."""
     a, b, c = QUINTIC
-    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(LEAST)
     for _ in range(ROUNDS):
         square = x @ x.mT
         x = a * x + (b * square + c * square @ square) @ x
