@@ -9,6 +9,7 @@ import sys
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,6 +27,11 @@ from onebasin.learn.steps import rate
 NAME = "GPT2LMHeadModel"
 PERMUTING = {"learn": ("residual", "qk", "ov", "heads", "units"), "permutations": "straight-through", "assign_every": 3}
 
+LOWEST = {
+    "learn": ("residual", "qk", "ov", "gains"), "two_sided": True, "law": "highest", "optimizer": "muon",
+    "recentre_every": 3,
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
@@ -34,9 +40,15 @@ def root(tmp_path_factory):
     return folder
 
 
+def numbers(x: Learned) -> dict[str, torch.Tensor]:
+    """All that was learned."""
+    frame = {} if x.frame is None else tensors(x.frame)
+    return {**tensors(x.correction), **x.gains, **{f"frame/{name}": matrix for name, matrix in frame.items()}}
+
+
 def same(x: Learned, y: Learned) -> bool:
     """Bit for bit, all but the seconds."""
-    left, right = tensors(x.correction), tensors(y.correction)
+    left, right = numbers(x), numbers(y)
     points = [[(p.step, p.midpoint) for p in z.history] for z in (x, y)]
     losses = [[p.train_loss for p in z.history[1:]] for z in (x, y)]
     return all(left[n].equal(right[n]) for n in left) and points[0] == points[1] and losses[0] == losses[1]
@@ -58,8 +70,9 @@ def stop_at(step: int, how: signal.Signals, progress) -> None:
         (signal.SIGTERM, {"optimizer": "muon", "learn": ("residual", "qk", "scale")}),
         (signal.SIGTERM, {"law": "highest", "learn": ("residual", "gains")}),
         (signal.SIGTERM, {"recentre_every": 3, "learn": ("residual", "qk", "ov")}),
+        (signal.SIGTERM, LOWEST),
     ],
-    ids=["permutations", "two sides, dropout", "muon", "where the path is highest", "charts that move along"],
+    ids=["permutations", "two sides, dropout", "muon", "where the path is highest", "charts that move along", "lowest"],
 )
 def test_a_signal_stops_between_steps_and_the_run_goes_on_to_the_same_result(root, tmp_path, how, options):
     torch.manual_seed(5)
@@ -162,20 +175,25 @@ def test_handlers_of_signals_are_put_back(root):
 # ---- several processes
 
 
-def share_of_run(rank: int, root: Path, out: Path, port: int) -> None:
+SHARED = {"steps": 8, "eval_every": 4, "batch": 16}
+
+
+def share_of_run(rank: int, root: Path, out: Path, port: int, options: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2")
-    learned = run(root, NAME, None, steps=8, eval_every=4, batch=16)
+    learned = run(root, NAME, None, **SHARED, **options)
     if not rank:
-        torch.save(tensors(learned.correction), out)
+        torch.save(numbers(learned), out)
 
 
-def test_two_processes_do_what_one_does(root, tmp_path):
+@pytest.mark.parametrize("options", [{}, LOWEST], ids=["plain", "lowest"])
+def test_two_processes_do_what_one_does(root, tmp_path, options):
     port = 20_000 + os.getpid() % 20_000
-    multiprocessing.spawn(share_of_run, (root, tmp_path / "maps.pt", port), nprocs=2)
+    multiprocessing.spawn(share_of_run, (root, tmp_path / "maps.pt", port, options), nprocs=2)
     together = torch.load(tmp_path / "maps.pt")
-    alone = tensors(run(root, NAME, None, steps=8, eval_every=4, batch=16).correction)
-    other = tensors(run(root, NAME, None, steps=8, eval_every=4, batch=8).correction)
+    alone = numbers(run(root, NAME, None, **SHARED, **options))
+    other = numbers(run(root, NAME, None, **{**SHARED, "batch": 8}, **options))
+    assert together.keys() == alone.keys()
     for name, x in alone.items():
         torch.testing.assert_close(together[name], x, rtol=0, atol=1e-9)
     assert (together["residual/matrix"] - other["residual/matrix"]).abs().max() > 1e-6  # the control
