@@ -55,6 +55,14 @@ def test_unknown_tasks_are_refused(tmp_path, task):
     refused(task, vit(tmp_path), "expected:", "found:")
 
 
+@pytest.mark.parametrize(
+    ("task", "likely"),
+    [("csv:x.csv", "labelled:x.csv"), ("photos.npz", "images:photos.npz"), ("valid.txt", "text:valid.txt")],
+)
+def test_a_file_of_a_known_kind_is_guessed(tmp_path, task, likely):
+    refused(task, vit(tmp_path), f"say what it is, like {likely}")
+
+
 class Rows(list):
     """As much of a Hub dataset as is used."""
 

@@ -43,7 +43,7 @@ def exactness(original: Checkpoint, written: Checkpoint, alignment: Alignment | 
 
 def gauge_words(reason: str | None) -> str:
     """In which gauge the result is written; `reason` is why that is not the reference's."""
-    return "the reference's" if reason is None else f"canonical, both models: {reason}"
+    return "the reference's" if reason is None else f"canonical, all models: {reason}"
 
 
 def orthogonality_error(alignment: Alignment) -> float:

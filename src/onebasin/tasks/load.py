@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
@@ -17,6 +18,7 @@ FORMS = (
     "images:FILE.npz, images:FOLDER, text:FILE.txt, labelled:FILE.csv, labelled:FILE.jsonl, "
     "hub:DATASET[[:CONFIG]:SPLIT], builtin:shapes, builtin:python, synthetic"
 )
+KINDS = {".npz": "images", ".csv": "labelled", ".jsonl": "labelled"}  # by what a file is called
 
 
 def load_task(
@@ -42,8 +44,10 @@ def load_task(
             return hub_dataset(rest, checkpoint, samples=samples, length=length)
         case "builtin":
             return builtin(rest, checkpoint, samples=samples, length=length)
+    file = rest or text
+    likely = f"{KINDS.get(Path(file).suffix, 'text')}:{file}"
     raise BadTask(
-        "The task is of no known form", expected=FORMS, found=text, next_step=f"say what it is, like text:{text}"
+        "The task is of no known form", expected=FORMS, found=text, next_step=f"say what it is, like {likely}"
     )
 
 
