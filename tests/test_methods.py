@@ -15,6 +15,8 @@ from task_files import gpt2
 from onebasin.errors import BadOutput
 from onebasin.learn.steps import Steps
 from onebasin.recipes import running
+from onebasin.recipes.methods import held_back
+from onebasin.tasks import Task
 
 DATA = ("--task", "synthetic", "--samples", "40", "--length", "6")
 SHORT = ("--steps", "4", "--set", "learn.batch=8", "--set", "learn.eval_every=2", "--device", "cpu", "--quiet")
@@ -48,6 +50,16 @@ def test_methods_that_learn(cli, pair, tmp_path, method):
     assert found["learning"]["options"]["loss"] == "agreement"
     assert found["learning"]["options"]["two_sided"] == (method == "dual")
     assert not (tmp_path / "out.state").exists()
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [((3,), 1), ((500,), 50), ((50_000,), 1000), ((500, 256), 50), ((5000, 256), 195), ((100, 100_000), 1)],
+    ids=["few", "a tenth", "images", "a tenth of a text", "windows", "long windows"],
+)
+def test_how_many_samples_are_held_back(shape, expected):
+    labels = torch.zeros((), dtype=torch.int64).expand(shape)
+    assert held_back(Task("some", "language", {}, labels, {})) == expected
 
 
 @pytest.mark.parametrize("start", ["weight", "activation", "identity"])

@@ -16,12 +16,12 @@ from onebasin.learn import Learned, Progress, aligned_pairs, learn_together
 from onebasin.recipes.plan import Plan, Tick
 from onebasin.recipes.recipe import Align, Merge
 from onebasin.recipes.sections import Gathering
-from onebasin.tasks import training
+from onebasin.tasks import Training, training
 from onebasin.universe import Universe, as_they_are, load_universe, match_universe
 from onebasin.universe.storage import facts, save_universe
 from onebasin.universe.universe import called
 
-HELD = 1000  # samples that learning holds back, at most
+HELD, LABELS = 1000, 50_000  # samples that learning holds back, and labels of them, at most
 BATCH = 64
 
 
@@ -64,12 +64,16 @@ def find(plan: Plan, recipe: Align | Merge, state: Path, tick: Tick) -> Found:
         return _learned(recipe, chosen.universe, chosen.learned, {"why": chosen.why, "starts": chosen.midpoints})
     assert plan.data is not None
     start = as_they_are(plan.models) if recipe.start == "identity" else _gathered(plan, recipe, str(recipe.start), tick)
-    held = min(HELD, max(1, len(training(plan.data)) // 10))
     learned = learn_together(
-        plan.models, (None, *start.alignments[1:]), plan.data, held, recipe.learning(labelled=plan.data.labelled),
-        device=plan.device, folder=state, tick=partial(shown, tick=tick),
+        plan.models, (None, *start.alignments[1:]), plan.data, held_back(training(plan.data)),
+        recipe.learning(labelled=plan.data.labelled), device=plan.device, folder=state, tick=partial(shown, tick=tick),
     )  # fmt: skip
     return _learned(recipe, start, learned, {"start": recipe.start})
+
+
+def held_back(data: Training) -> int:
+    """How many samples validate a run: a tenth of them, and no more than tell; a window of text has many labels."""
+    return max(1, min(HELD, len(data) // 10, LABELS // data.length))
 
 
 def _matched(plan: Plan, recipe: Align | Merge, tick: Tick) -> Found:
