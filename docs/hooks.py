@@ -1,11 +1,11 @@
-"""What the site takes from outside of docs/: two pages of the repository, and the files that figures come from."""
+"""What the site takes from outside of docs/: pages of the repository, and the files that figures come from."""
 
 from pathlib import Path
 
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/learned.md")
 
 
 def on_config(config):

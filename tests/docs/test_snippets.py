@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib.util
@@ -133,7 +134,24 @@ def test_what_the_readme_shows_of_inspect_is_what_it_says(zoo, tmp_path, monkeyp
 
 def test_every_page_is_on_the_site():
     listed = re.findall(r"[\w-]+\.md", yaml.dump(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
-    assert sorted(listed) == sorted([*(page.name for page in DOCS.glob("*.md")), "CONTRIBUTING.md", "CHANGELOG.md"])
+    pages = [page.name for page in DOCS.glob("*.md")]
+    assert sorted(listed) == sorted([*pages, *(page.rpartition("/")[2] for page in from_outside())])
+
+
+def from_outside() -> tuple[str, ...]:
+    """The pages that docs/hooks.py takes from outside of docs/."""
+    (pages,) = re.findall(r"^PAGES = (\(.*\))$", (DOCS / "hooks.py").read_text(), re.MULTILINE)
+    found: tuple[str, ...] = ast.literal_eval(pages)
+    return found
+
+
+def test_links_that_leave_the_folder_lead_to_what_the_site_takes():
+    taken = {*(ROOT / page for page in from_outside()), *(ROOT / "benchmarks").glob("*.json")}
+    taken |= set((ROOT / "benchmarks").glob("*.svg"))
+    for page in DOCS.rglob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+)[^)]*\)", page.read_text()):
+            file = (page.parent / target).resolve()
+            assert file.is_relative_to(DOCS) or file in taken, f"{page.name}: {target}"
 
 
 BUILD = [sys.executable, "-m", "mkdocs", "build", "--strict"]
