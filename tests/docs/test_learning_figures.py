@@ -158,6 +158,10 @@ def test_gains_in_a_learned_basis():
     assert f"the GPT-2 pair {without:.3f} without gains and {gained:.3f} with" in text
     slow = next(x["barrier"] for x in rows if x["pair"] == "gpt2-wikitext2" and x["rate of gains"] == 0.015)
     assert f"{slow:.3f} at 7.5e-3 every 100 steps" in text
+    decision = prose(DOCS / "decisions" / "0012-what-learning-lowers.md")
+    rowed = ("λ where the path is highest, gains", "λ where the path is highest")
+    middles = [learned["gpt2"][row]["midpoint loss"]["mean"] for row in rowed]
+    assert "GPT-2 pair {:.3f} instead of {:.3f}, both by the law".format(*middles) in decision
     muon = [x["highest place"] for x in results("explored")["gains on images"]["rows"] if x["optimizer"] == "Muon"]
     assert "highest place {1:.3f} with gains and {0:.3f} without".format(*muon) in text
     often = [llama["", 0.015, 0.015, every] for every in (100, 50, 25)]
