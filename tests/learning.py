@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 import transformers
 from random_models import random_model, rope
@@ -40,6 +41,8 @@ TINY = {
         **rope(100.0, 0.5),
     ),
 }  # fmt: skip
+NAMES = pytest.mark.parametrize("name", TINY)
+EVERYTHING = {"learn": ("residual", "qk", "ov", "heads", "units"), "permutations": "straight-through"}
 
 
 def write(root: Path, name: str, models: int) -> list[Checkpoint]:

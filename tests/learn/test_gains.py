@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from learning import F64, TINY, inputs_of, objective, open_pair, run, share, write_pair
+from learning import F64, inputs_of, objective, open_pair, run, share
 
 from onebasin import transport
 from onebasin.aligning import same_form
@@ -17,14 +17,6 @@ from onebasin.learn import LearnedMatching, aligned, analyse
 from onebasin.learn.learned import scale_streams
 from onebasin.report.certificate import certificate, exactness
 from onebasin.stock import stock_model
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pairs")
-    for name in TINY:
-        write_pair(folder, name)
-    return folder
 
 
 def test_the_scale_of_the_stream_is_exact_up_to_eps(root):

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from learning import RUN, TINY, inputs_of, taught_by, tensors, write
+from learning import NAMES, RUN, TINY, inputs_of, taught_by, tensors, write
 from random_models import needs_circuits
 
 from onebasin import Alignment, Checkpoint, transport
@@ -29,7 +29,6 @@ from onebasin.stock import outputs, stock_model
 from onebasin.tasks import CLASSIFICATION, LANGUAGE
 
 F64 = torch.float64
-NAMES = pytest.mark.parametrize("name", TINY)
 GPT = "GPT2LMHeadModel"
 
 

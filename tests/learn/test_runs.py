@@ -11,9 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import learning
 import pytest
 import torch
-from learning import RUN, open_pair, run, taught_by, tensors, write_pair
+from learning import EVERYTHING, RUN, open_pair, run, taught_by, tensors
 from torch import multiprocessing
 
 from onebasin.errors import BadCheckpoint, BadOutput, Diverged, Stopped
@@ -25,19 +26,12 @@ from onebasin.learn.state import FILE, load_state
 from onebasin.learn.steps import rate
 
 NAME = "GPT2LMHeadModel"
-PERMUTING = {"learn": ("residual", "qk", "ov", "heads", "units"), "permutations": "straight-through", "assign_every": 3}
+PERMUTING = {**EVERYTHING, "assign_every": 3}
 
 LOWEST = {
     "learn": ("residual", "qk", "ov", "gains"), "two_sided": True, "law": "highest", "optimizer": "muon",
     "recentre_every": 3,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pairs")
-    write_pair(folder, NAME)
-    return folder
 
 
 def numbers(x: Learned) -> dict[str, torch.Tensor]:
@@ -88,7 +82,7 @@ def test_a_signal_stops_between_steps_and_the_run_goes_on_to_the_same_result(roo
 
 def test_a_kill_at_any_moment_loses_only_the_steps_since_the_last_state(root, tmp_path):
     """The program is killed while it works; this process goes on with what it left."""
-    command = [sys.executable, str(Path(__file__).with_name("learning.py")), str(root), NAME, str(tmp_path)]
+    command = [sys.executable, learning.__file__, str(root), NAME, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as program:
         for line in program.stdout:
