@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 import transformers
-from random_models import CLASSES, IDS, random_folder
+from exactness import EXACT, answers, drift, every_class
+from random_models import random_folder
 
 from onebasin import Alignment, Checkpoint, canonicalize, in_gauge_of, transport
 from onebasin.canonical.structure import canonical_spec
@@ -14,9 +15,6 @@ from onebasin.stock import norms_in_float64, outputs, probe_inputs, stock_model
 from onebasin.verification import output_drift
 
 SEEDS = range(6)
-EXACT = 1e-9
-
-every_class = pytest.mark.parametrize(("model_type", "name"), CLASSES, ids=IDS)
 every_seed = pytest.mark.parametrize("seed", SEEDS)
 
 
@@ -29,18 +27,6 @@ def make(tmp_path, model_type, name, seed):
         return Checkpoint.open(random_folder(folder, model_type, name, seed, 1000 * weights + seed))
 
     return build
-
-
-def run(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
-    return outputs(stock_model(checkpoint), checkpoint.spec, probe_inputs(checkpoint.spec, seed=1))
-
-
-def drift(a: Checkpoint, b: Checkpoint, alignment: Alignment | None = None) -> float:
-    """How far b's outputs are from a's, relative to their size where that exceeds one."""
-    nothing = Alignment({}, {})
-    before, after = run(a), run(b)
-    scale = max(1.0, *(float(x.abs().max()) for x in before.values()))
-    return output_drift(after, before, a.spec, alignment or nothing) / scale
 
 
 @every_class
@@ -120,7 +106,7 @@ def test_saved_folders_load_in_transformers(make, tmp_path, name, seed):
     assert not any(report[problem] for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     norms_in_float64(model)
     inputs = probe_inputs(original.spec, seed=1)
-    assert output_drift(outputs(model.eval(), form.spec, inputs), run(original), form.spec, alignment) < 1e-8
+    assert output_drift(outputs(model.eval(), form.spec, inputs), answers(original), form.spec, alignment) < 1e-8
     assert Checkpoint.open(tmp_path / "out").spec.architecture == name
 
 

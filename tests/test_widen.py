@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from exactness import EXACT, NOTHING, answers, every_class, relative
 from learning import TINY, taught_by
 from pairs import CLASSES as ONE_EACH
 from pairs import apart, open_random, scrambled
-from random_models import CLASSES, IDS, config_of, random_folder, random_model, rope
+from random_models import config_of, random_folder, random_model, rope
 
 from onebasin import Alignment, Checkpoint, canonicalize, describe_pair, transport, widen
 from onebasin.aligning import align
@@ -28,23 +29,17 @@ from onebasin.learn import aligned as aligned_by
 from onebasin.learn.laws import draw, of_pair
 from onebasin.report.certificate import certificate
 from onebasin.spec import ModelSpec
-from onebasin.stock import norms_in_float64, outputs, probe_inputs, stock_model
+from onebasin.stock import norms_in_float64
 from onebasin.verification import drifts
 from onebasin.widening import widen as module
 from onebasin.widening.embeddings import EXTRA, Embedding, embeddings, repeats
 from onebasin.widening.target import common_config, fields_of, sizes_of, target_config, target_spec
 from onebasin.widening.widen import to_one_size
 
-EXACT = 1e-9
-NOTHING = Alignment({}, {})
-every_class = pytest.mark.parametrize(("model_type", "name"), CLASSES, ids=IDS)
-
 
 def drift(small: Checkpoint, large: Checkpoint) -> float:
-    """How far the outputs moved, relative to their size where that exceeds one."""
-    found = outputs(stock_model(small), small.spec, probe_inputs(small.spec, seed=1))
-    scale = max(1.0, *(float(x.abs().max()) for x in found.values()))
-    return drifts(small, large, NOTHING, seed=1)[0]["float64"] / scale
+    """How far the outputs moved."""
+    return relative(drifts(small, large, NOTHING, seed=1)[0]["float64"], answers(small))
 
 
 def roles(spec: ModelSpec, **sizes: int) -> dict[str, int]:
@@ -74,6 +69,9 @@ def growths(spec: ModelSpec) -> Iterator[dict[str, int]]:
         yield roles(spec, heads=now["kv_heads"] * (queries + 1), residual=now["residual"] * (queries + 1))
         every["residual"] = 2 * now["residual"] * more
     yield roles(spec, **every)
+
+
+# ---- every size
 
 
 @every_class
