@@ -1,10 +1,11 @@
-"""Small Llamas as folders, and ways to change a folder."""
+"""Small Llamas as folders, ways to change a folder, and what is in one that was written."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import torch
 import transformers
 from random_models import random_model
 from safetensors.torch import load_file, save_file
@@ -34,3 +35,16 @@ def edit_weights(folder: Path, change) -> None:
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def certificate(folder: Path) -> dict:
+    return json.loads((folder / "certificate.json").read_text())
+
+
+def tensors(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def same(one: Path, two: Path) -> bool:
+    x, y = tensors(one), tensors(two)
+    return x.keys() == y.keys() and all(x[name].equal(y[name]) for name in x)

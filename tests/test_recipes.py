@@ -50,7 +50,7 @@ class Everything:
     """Every kind of annotation that a section may have."""
 
     inner: Inner
-    pair: tuple[Inner, Inner]
+    both: tuple[Inner, Inner]
     words: tuple[str, ...] = ()
     kind: Literal["one", "two"] = "one"
     count: int | None = 7
@@ -78,7 +78,7 @@ def test_a_section_is_read_as_it_was_written(value):
     assert read_section(Everything, yaml.safe_load(text)) == value
 
 
-GOOD = {"inner": {"name": "x"}, "pair": [{"name": "y"}, {"name": "z", "share": 1}]}
+GOOD = {"inner": {"name": "x"}, "both": [{"name": "y"}, {"name": "z", "share": 1}]}
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ GOOD = {"inner": {"name": "x"}, "pair": [{"name": "y"}, {"name": "z", "share": 1
         ({"inner": {"name": 3}}, "inner.name has the wrong type", "text", "3 (int)"),
         ({"inner": {"name": "x", "share": "half"}}, "inner.share has the wrong type", "a number", "'half'"),
         ({"inner": {"name": "x", "share": True}}, "inner.share has the wrong type", "a number", "True (bool)"),
-        ({"pair": [{"name": "x"}]}, "pair has the wrong type", "2 entries", "1 entries"),
-        ({"pair": [{"name": "x"}, {"name": 1}]}, "pair.1.name has the wrong type", "text", "1 (int)"),
+        ({"both": [{"name": "x"}]}, "both has the wrong type", "2 entries", "1 entries"),
+        ({"both": [{"name": "x"}, {"name": 1}]}, "both.1.name has the wrong type", "text", "1 (int)"),
         ({"words": "x"}, "words has the wrong type", "a list of text", "'x' (str)"),
         ({"words": [1]}, "words.0 has the wrong type", "text", "1 (int)"),
         ({"kind": "tow"}, "kind has no such choice", "one, two", "tow"),
@@ -102,7 +102,7 @@ GOOD = {"inner": {"name": "x"}, "pair": [{"name": "y"}, {"name": "z", "share": 1
         ({"flag": None}, "flag has the wrong type", "true or false", "nothing (null)"),
         ({"mixed": 0.5}, "mixed has the wrong type", "a whole number or text", "0.5 (float)"),
         ({"rate": -1}, "here: a rate is positive", "0 or more", "-1.0"),
-        ({3: 1}, "3 is not a key", "inner, pair", "3"),
+        ({3: 1}, "3 is not a key", "inner, both", "3"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_path(change, path, expected, found):

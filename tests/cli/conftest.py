@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from folders import llama
-from random_models import config_of, random_folder, random_model
+from random_models import byte_llama, config_of, random_folder, random_model
+
+from onebasin.cli import main
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +34,21 @@ def copy(pristine, tmp_path):
         return Path(shutil.copytree(pristine / name, tmp_path / to))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory) -> list[Path]:
+    """Four models that read bytes."""
+    root = tmp_path_factory.mktemp("models")
+    return [byte_llama(root / name, i) for i, name in enumerate("wxyz")]
+
+
+@pytest.fixture(scope="session")
+def three(models, tmp_path_factory) -> Path:
+    """Three of them merged, with their universe."""
+    out = tmp_path_factory.mktemp("three") / "out"
+    with pytest.raises(SystemExit) as done:
+        main(["merge", *map(str, models[:3]), "-o", str(out), "--weights", "2,1,1", "--dtype", "float64", "--quiet",
+              "--method", "weight"])  # fmt: skip
+    assert not done.value.code
+    return out
