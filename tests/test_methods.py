@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
 import torch
+from folders import certificate
 from safetensors.torch import load_file, save_file
 from task_files import gpt2
 
@@ -31,10 +30,6 @@ def pair(tmp_path_factory) -> tuple[str, str]:
     moved = {name: x + 0.3 * torch.randn(x.shape, generator=generator) for name, x in weights.items()}
     save_file(moved, b / "model.safetensors", metadata={"format": "pt"})
     return str(a), str(b)
-
-
-def certificate(folder: Path) -> dict:
-    return json.loads((folder / "certificate.json").read_text())
 
 
 @pytest.mark.parametrize("method", ["learned", "dual", "soft", "auto"])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 from random_models import byte_llama, config_of, random_model
+from recipe_texts import LEAST, WEIGHT
 from safetensors.torch import load_file
-from test_recipes import LEAST, WEIGHT
 
 from onebasin import Checkpoint
 from onebasin.recipes import Align, Merge, parse, prepare, run

@@ -1,0 +1,92 @@
+"""Curves, barriers, their pictures, and those of trained pairs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from tiny import F64, predicted
+
+from onebasin import Checkpoint
+from onebasin.errors import BadOutput, OnebasinError
+from onebasin.landscape import CircuitPath, Curve, Evaluation, FactorPath, measure
+from onebasin.report import plot
+from onebasin.stock import stock_model
+from onebasin.tasks import load_task
+
+
+def curve(*losses: float, path: str = "factor") -> Curve:
+    each = [torch.tensor([loss - 0.1, loss + 0.1], dtype=F64) for loss in losses]
+    evaluations = [Evaluation(x, {"accuracy": 1 / (1 + x)}, 0.1, 2, e) for x, e in zip(losses, each, strict=True)]
+    weights = tuple(i / (len(losses) - 1) for i in range(len(losses)))
+    return Curve(weights, tuple(evaluations), path, {"name": "made up", "split": "test", "samples": 2})
+
+
+def test_the_barrier_is_the_largest_height_above_the_chord():
+    c = curve(1.0, 2.0, 2.4, 3.0)
+    assert c.chord(0.5) == pytest.approx(2.0)
+    assert c.barrier == pytest.approx(2.0 - 5 / 3)
+    assert c.barrier_at == pytest.approx(1 / 3)
+    assert c.barrier_error == pytest.approx(0)  # every sample rises by the same amount
+    assert curve(1.0, 1.2, 0.9, 3.0).barrier == 0  # below the chord: no barrier
+    assert curve(0.1, 0.2, 0.3).barrier == pytest.approx(0)
+
+
+def test_a_curve_tells_everything(tiny):
+    a, b = tiny("LlamaForCausalLM")
+    task = predicted(stock_model(a), a)
+    seen = []
+    c = measure(CircuitPath(a, b), task, 3, tick=seen.append)
+    data = json.loads(json.dumps(c.as_dict()))
+    assert seen == data["weights"] == [0, 0.5, 1]
+    assert data["path"] == "circuit"
+    assert data["task"]["source"] == "own choices"
+    assert [p["loss"] for p in data["points"]] == [e.loss for e in c.evaluations]
+    assert data["ends"]["b"]["loss"] == c.ends[1].loss
+    assert data["barrier"] == {"loss": c.barrier, "standard_error": c.barrier_error, "weight": c.barrier_at}
+    assert measure(FactorPath(a, b), task, weights=[0, 0.9, 1]).weights == (0, 0.9, 1)
+    for wrong in ({"points": 1}, {"weights": [0.1, 1]}, {"weights": [0, 0.5]}):
+        with pytest.raises(OnebasinError):
+            measure(FactorPath(a, b), task, **wrong)
+
+
+def test_pictures(tmp_path):
+    curves = {"raw": curve(1, 3, 1), "aligned": curve(1, 1.2, 1, path="circuit")}
+    plot(curves, tmp_path / "c.svg")
+    plot(curves, tmp_path / "again.svg")
+    plot(curves, tmp_path / "c.png")
+    assert (tmp_path / "c.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+    text = " ".join(ElementTree.parse(tmp_path / "c.svg").getroot().itertext())
+    for piece in ("raw: barrier 2 at", "aligned: barrier 0.2 at", "share of B", "loss (nats)", "accuracy"):
+        assert piece in text
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(BadOutput):
+        plot(curves, tmp_path / "c.doc")
+    with pytest.raises(OnebasinError, match="no metric in common"):
+        plot({}, tmp_path / "none.svg")
+
+
+def test_the_raw_language_pair_has_a_barrier(zoo, data):
+    a, b = (Checkpoint.open(zoo / f"gpt2-wikitext2-{i}") for i in (0, 1))
+    task = load_task(f"text:{Path(data.__file__).with_name('wikitext-2') / 'valid.txt.xz'}", a, samples=20)
+    c = measure(FactorPath(a, b), task, 3)
+    assert (task.about["split"], task.about["length"], task.about["tokens"]) == ("valid", 256, "bytes")
+    assert [e.loss for e in c.ends] == pytest.approx([1.15, 1.15], abs=0.1)
+    assert 1.9 < c.barrier < 2.7
+    assert measure(FactorPath(a, a), task.first(2), 3).barrier < 1e-6
+
+
+def test_the_raw_image_pair_has_a_barrier(zoo, data, tmp_path):
+    import numpy as np
+
+    images, labels = data.cifar10("test", 100)
+    np.savez(tmp_path / "cifar_test.npz", images=images, labels=labels)
+    a, b = (Checkpoint.open(zoo / f"vit-cifar10-adamw-{i}") for i in (0, 1))
+    task = load_task(f"images:{tmp_path / 'cifar_test.npz'}", a)
+    c = measure(FactorPath(a, b), task, 3)
+    assert min(e.metrics["accuracy"] for e in c.ends) > 0.7
+    assert c.evaluations[1].metrics["accuracy"] < 0.5
+    assert 1.8 < c.barrier < 3.3
