@@ -56,11 +56,16 @@ def test_unknown_tasks_are_refused(tmp_path, task):
 
 
 @pytest.mark.parametrize(
-    ("task", "likely"),
-    [("csv:x.csv", "labelled:x.csv"), ("photos.npz", "images:photos.npz"), ("valid.txt", "text:valid.txt")],
+    ("task", "step"),
+    [
+        ("csv:x.csv", "say what it is, like labelled:x.csv"),
+        ("photos.npz", "say what it is, like images:photos.npz"),
+        ("valid.txt", "say what it is, like text:valid.txt"),
+        ("images", "give it one of these forms"),
+    ],
 )
-def test_a_file_of_a_known_kind_is_guessed(tmp_path, task, likely):
-    refused(task, vit(tmp_path), f"say what it is, like {likely}")
+def test_a_file_of_a_known_kind_is_guessed(tmp_path, task, step):
+    refused(task, vit(tmp_path), step)
 
 
 class Rows(list):

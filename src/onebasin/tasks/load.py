@@ -18,7 +18,7 @@ FORMS = (
     "images:FILE.npz, images:FOLDER, text:FILE.txt, labelled:FILE.csv, labelled:FILE.jsonl, "
     "hub:DATASET[[:CONFIG]:SPLIT], builtin:shapes, builtin:python, synthetic"
 )
-KINDS = {".npz": "images", ".csv": "labelled", ".jsonl": "labelled"}  # by what a file is called
+KINDS = {".npz": "images", ".txt": "text", ".csv": "labelled", ".jsonl": "labelled"}  # by what a file is called
 
 
 def load_task(
@@ -45,10 +45,9 @@ def load_task(
         case "builtin":
             return builtin(rest, checkpoint, samples=samples, length=length)
     file = rest or text
-    likely = f"{KINDS.get(Path(file).suffix, 'text')}:{file}"
-    raise BadTask(
-        "The task is of no known form", expected=FORMS, found=text, next_step=f"say what it is, like {likely}"
-    )
+    kind = KINDS.get(Path(file).suffix, "")
+    step = f"say what it is, like {kind}:{file}" if kind else "give it one of these forms"
+    raise BadTask("The task is of no known form", expected=FORMS, found=text, next_step=step)
 
 
 def on_files(text: str, place: Callable[[str], str]) -> str:
