@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onebasin.alignment import Alignment
     from onebasin.alignment import transport as transport
-    from onebasin.api import AlignedModels, align, barrier, inspect, live, merge, verify, widen
+    from onebasin.api import Aligned, align, barrier, inspect, live, merge, verify, widen
     from onebasin.canonical.form import canonicalize as canonicalize
     from onebasin.canonical.gauge import in_gauge_of as in_gauge_of
     from onebasin.checkpoint import Checkpoint
+    from onebasin.ensemble.inspection import describe as describe
+    from onebasin.ensemble.inspection import describe_pair as describe_pair
     from onebasin.errors import OnebasinError
-    from onebasin.inspection import describe as describe
-    from onebasin.inspection import describe_pair as describe_pair
 
 try:
     __version__ = version("onebasin")
@@ -23,19 +23,19 @@ except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "0.1.0"
 
 __all__ = [
-    "AlignedModels", "Alignment", "Checkpoint", "OnebasinError", "align", "barrier", "inspect", "live", "merge",
+    "Aligned", "Alignment", "Checkpoint", "OnebasinError", "align", "barrier", "inspect", "live", "merge",
     "verify", "widen",
 ]  # fmt: skip
 
 _WHERE = {
-    **dict.fromkeys(("AlignedModels", "align", "barrier", "inspect", "live", "merge", "verify", "widen"), "api"),
+    **dict.fromkeys(("Aligned", "align", "barrier", "inspect", "live", "merge", "verify", "widen"), "api"),
     "Alignment": "alignment",
     "Checkpoint": "checkpoint",
     "OnebasinError": "errors",
     # what the verbs are made of
     "canonicalize": "canonical.form",
-    "describe": "inspection",
-    "describe_pair": "inspection",
+    "describe": "ensemble.inspection",
+    "describe_pair": "ensemble.inspection",
     "in_gauge_of": "canonical.gauge",
     "transport": "alignment",
 }

@@ -65,7 +65,11 @@ class BadTask(OnebasinError):
 
 
 class BadRecipe(OnebasinError):
-    """A recipe does not keep to the schema: an unknown or missing key, a wrong type, a choice that is none."""
+    """A recipe or an option does not keep to the rules: an unknown or missing key, a wrong type or value."""
+
+    def inside(self, section: str) -> BadRecipe:
+        """The same refusal of a key in a section."""
+        return BadRecipe(f"{section}.{self.what}", expected=self.expected, found=self.found, next_step=self.next_step)
 
 
 class BadOutput(OnebasinError):

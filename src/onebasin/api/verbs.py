@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from onebasin import inspection, recipes, verification
-from onebasin.api.aligned import AlignedModels
-from onebasin.api.sources import Source, opened
+from onebasin import recipes
 from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.sources import Source, opened
+from onebasin.ensemble import inspection
+from onebasin.ensemble.aligned import Aligned
 from onebasin.errors import OnebasinError
 from onebasin.landscape import Curve, Surface
+from onebasin.methods.method import Tick, silent
 from onebasin.recipes.document import FORMAT
-from onebasin.recipes.notes import noted
-from onebasin.recipes.plan import Tick, silent
-from onebasin.recipes.recipe import Method, Start
+from onebasin.recipes.notes import keep_warnings
+from onebasin.verification import verify as verification
 from onebasin.widening import widen as widening
 
 Section: TypeAlias = Mapping[str, Any]
@@ -24,43 +27,43 @@ Section: TypeAlias = Mapping[str, Any]
 
 
 def align(
-    a: Source, b: Source, *others: Source, method: Method | None = None, task: str | None = None,
-    samples: int | None = None, length: int | None = None, start: Start | None = None, matching: Section | None = None,
-    activation: Section | None = None, learn: Section | None = None, device: str = "auto", tick: Tick = silent,
-) -> AlignedModels:  # fmt: skip
+    a: Source, b: Source, *others: Source, method: str | None = None, task: str | None = None,
+    samples: int | None = None, length: int | None = None, device: str = "auto", tick: Tick = silent,
+    **sections: Section,
+) -> Aligned:  # fmt: skip
     """Bring `b` and all others into the basis of `a`, each by one map; what they compute stays.
 
-    `method`, `task`, `samples`, `length` and `start` are the options of `onebasin align`; `matching`, `activation` and
-    `learn` the sections of a recipe.  Nothing is written until `.save`.
+    `method`, `task`, `samples` and `length` are the options of `onebasin align`; `sections` are those of a recipe, such
+    as `weight={"sweeps": 5}`, `learned={"steps": 500, "start": "weight"}`.  Nothing is written until `.save`.
 
     Example:
         >>> pair = onebasin.align("A", "B", method="weight")
         >>> pair.merged().save("merged")
     """
-    sources = a, b, *others
-    document = _given(
-        method=method, task=_task(task, samples, length), start=start, matching=matching, activation=activation,
-        learn=learn, device=device,
-    )  # fmt: skip
-    with noted() as notes, tempfile.TemporaryDirectory(prefix="onebasin-") as state:
-        plan = _prepared("align", sources, document, tick)
-        recipe = plan.recipe
-        assert isinstance(recipe, recipes.Align)
-        found = recipes.find(plan, recipe, Path(state) / "state", tick)
-        tick("certificate")
-        return AlignedModels(plan, found, recipes.certify(plan, recipe, found, notes))
+    document = _given(method=method, task=_task(task, samples, length), device=device, **sections)
+    with keep_warnings() as notes, tempfile.TemporaryDirectory(prefix="onebasin-") as state:
+        plan = _prepared("align", (a, b, *others), document, tick)
+        aligned = recipes.align(plan, Path(state) / "state", tick)
+        return replace(recipes.certify(plan, aligned, notes, tick), writer=partial(_write, plan))
 
 
-def merge(models: Sequence[Source], *, weights: Sequence[float] | None = None, **options: Any) -> Checkpoint:
+def _write(plan: recipes.Plan, aligned: Aligned, folder: Path, dtype: str | None) -> None:
+    recipe = plan.recipe
+    assert isinstance(recipe, recipes.Align)
+    write = replace(recipe.write, out=str(folder), dtype=dtype)  # type: ignore[arg-type]
+    recipes.write(replace(plan, recipe=replace(recipe, write=write)), aligned)
+
+
+def merge(models: Sequence[Source], *, shares: Sequence[float] | None = None, **options: Any) -> Checkpoint:
     """Align all models with the first, then average: one stock checkpoint.  `options` are those of `align`.
 
     Example:
-        >>> onebasin.merge(["A", "B", "C"], weights=[2, 1, 1], method="weight").save("merged")
+        >>> onebasin.merge(["A", "B", "C"], shares=[2, 1, 1], method="weight").save("merged")
     """
     if isinstance(models, str | Path) or len(models) < 2:
         step = "merge([A, B]): one list of all models"
         raise OnebasinError("A merge takes a list of models", expected="2 or more", found=models, next_step=step)
-    return align(*models, **options).merged(weights)
+    return align(*models, **options).merged(shares)
 
 
 def barrier(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from onebasin.cli.recipe import FORMS, Device, DryRun, Json, Out, Quiet, Resume, Settings, carry_out, from_flags
+from onebasin.methods.registry import names
 
 Models = Annotated[
     list[str],
@@ -16,8 +17,7 @@ Models = Annotated[
 Method = Annotated[
     str | None,
     typer.Option(
-        help="auto (the best that can be had from what is given), weight (quick: no data, runs no model), activation "
-        "(inputs of --task), learned, dual or soft (a --task).",
+        help="; ".join(f"{name}: {summary}" for name, summary in names().items()) + ".",
         show_default="auto; without a head weight or activation",
     ),
 ]
@@ -30,13 +30,15 @@ Steps = Annotated[
 ]
 Learn = Annotated[
     list[str] | None,
-    typer.Option(help="What learns, by commas or repeated: residual,qk,ov (the default), heads, units, scale, gains."),
+    typer.Option(help="What learns, by commas or repeated: residual,qk,ov (the default), heads, units, gains."),
 ]
 Universe = Annotated[
     Path | None,
     typer.Option(help="An earlier output for three models or more: only models that are new to it are aligned."),
 ]
-Preset = Annotated[str | None, typer.Option(help="A named set of options of weight matching.")]
+Preset = Annotated[
+    str | None, typer.Option(help="A named set of options of weight matching: p1-paper, p1-code or permutation.")
+]
 Spaces = Annotated[
     list[str] | None,
     typer.Option(help="Match only these spaces, by commas or repeated, like attention; the others stay."),
@@ -58,14 +60,14 @@ def align(
     settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
-    """Write B in the basis and the gauge of A: the same function, and it averages with A's own files in any tool.
+    """Rewrite B in A's coordinates: its outputs stay the same, and its weights can now be averaged with A's.
 
-    With more models OUT/b, OUT/c, ... hold them.  Where they cannot be written in A's gauge (a tied head, a gain near
-    zero), OUT/a, OUT/b, ... hold all of them in canonical form.
+    OUT is a stock checkpoint that averages with A's own files in any tool.  With more models OUT/b, OUT/c, ... hold
+    them.  Where A cannot stay as it is (a tied head, a gain near zero), OUT/a, OUT/b, ... hold all of them.
     """
     recipe = from_flags(
-        "align", models, settings, method=method, matching__preset=preset, matching__spaces=spaces, task__data=task,
-        task__samples=samples, task__length=length, start=start, learn__steps=steps, learn__learn=learn,
+        "align", models, settings, method=method, weight__preset=preset, weight__spaces=spaces, task__data=task,
+        task__samples=samples, task__length=length, learned__start=start, learned__steps=steps, learned__learn=learn,
         universe__folder=universe, device=device, write__out=out, write__dtype=dtype,
         write__max_shard_size=max_shard_size, write__mergekit=mergekit or None,
     )  # fmt: skip
@@ -74,10 +76,10 @@ def align(
 
 def merge(
     models: Models, out: Out,
-    weight: Annotated[
+    share: Annotated[
         float | None, typer.Option(help="Of two models, the share of B, from 0 to 1.", show_default="0.5")
     ] = None,
-    weights: Annotated[
+    shares: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Shares, divided by their sum; all the same if not given.")
     ] = None,
     method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Task = None, samples: Samples = None,
@@ -88,9 +90,10 @@ def merge(
 ) -> None:  # fmt: skip
     """Align all models with A, then write their weighted average as one stock checkpoint."""
     recipe = from_flags(
-        "merge", models, settings, weight=weight, weights=weights and [weights], method=method,
-        matching__preset=preset, matching__spaces=spaces, task__data=task, task__samples=samples,
-        task__length=length, start=start, learn__steps=steps, learn__learn=learn, universe__folder=universe,
-        device=device, write__out=out, write__dtype=dtype, write__max_shard_size=max_shard_size,
+        "merge", models, settings, share=share, shares=shares and [shares], method=method,
+        weight__preset=preset, weight__spaces=spaces, task__data=task, task__samples=samples,
+        task__length=length, learned__start=start, learned__steps=steps, learned__learn=learn,
+        universe__folder=universe, device=device, write__out=out, write__dtype=dtype,
+        write__max_shard_size=max_shard_size,
     )  # fmt: skip
     carry_out(recipe, json=json, quiet=quiet, dry_run=dry_run, resume=resume)

@@ -43,9 +43,9 @@ def demo(
     with progress(quiet) as tick:
         tick("loading torch and transformers")
         from onebasin.demo import VARIANTS, demonstrate
-        from onebasin.recipes.notes import noted
+        from onebasin.recipes.notes import keep_warnings
 
-        with noted(lambda text: typer.echo(f"onebasin: warning: {text}", err=True)):
+        with keep_warnings(lambda text: typer.echo(f"onebasin: warning: {text}", err=True)):
             report = demonstrate(VARIANTS[task.value, quick], out, tick)
     if json:
         typer.echo(_json.dumps(report, indent=2))
@@ -57,7 +57,7 @@ def _print(report: dict[str, Any], out: Path) -> None:
     from rich.table import Table
 
     from onebasin.cli.output import console
-    from onebasin.report.html.words import number
+    from onebasin.report.html.words import format_metric
 
     table = Table(box=None, pad_edge=False)
     table.add_column("method")
@@ -65,7 +65,7 @@ def _print(report: dict[str, Any], out: Path) -> None:
     for column in ("loss barrier", f"average's {metric}", f"end points' {metric}", "seconds"):
         table.add_column(column, justify="right")
     for row in report["rows"]:
-        values = (number(row[key], report["metric"]) for key in ("midpoint", "ends"))
+        values = (format_metric(row[key], report["metric"]) for key in ("midpoint", "ends"))
         table.add_row(row["method"], f"{row['barrier']:.3f}", *values, f"{row['seconds']:.1f}")
     console.print(table)
     test = report["data"]["test"]

@@ -21,7 +21,7 @@ def inspect(
     The last line says whether the models are ready, and what to type next.
     """
     from onebasin.checkpoint import Checkpoint
-    from onebasin.inspection import inspect as look
+    from onebasin.ensemble.inspection import inspect as look
 
     names = [name for name in (a, b) if name is not None]
     found = look(*(Checkpoint.open(name, revision) for name in names))
@@ -46,7 +46,7 @@ def _print_model(report: dict[str, Any]) -> None:
     from rich.table import Table
 
     from onebasin.cli.output import console, size
-    from onebasin.inspection import kinds
+    from onebasin.ensemble.inspection import kinds
 
     dtypes = ", ".join(report["dtypes"])
     console.print(f"[bold]{report['architecture']}[/bold]  {report['model']}")

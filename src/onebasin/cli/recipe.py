@@ -20,7 +20,7 @@ FORMS = (
 Out = Annotated[Path, typer.Option("--out", "-o", help="New folder.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any key of the recipe, like matching.sweeps=5; repeatable."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Any key of the recipe, like weight.sweeps=5; repeatable."),
 ]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.", show_default="auto")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, print the plan, write nothing.")]
@@ -57,13 +57,13 @@ def carry_out(recipe: Recipe, *, json: bool, quiet: bool, dry_run: bool = False,
     from onebasin.cli.output import progress
     from onebasin.cli.results import print_aligned, print_measured, print_plan
     from onebasin.recipes import Barrier, prepare, run
-    from onebasin.recipes.notes import noted
+    from onebasin.recipes.notes import keep_warnings
 
     def say(text: str) -> None:
         if not quiet:
             typer.echo(f"onebasin: {text}", err=True)
 
-    with noted(lambda text: typer.echo(f"onebasin: warning: {text}", err=True)), progress(quiet) as tick:
+    with keep_warnings(lambda text: typer.echo(f"onebasin: warning: {text}", err=True)), progress(quiet) as tick:
         report = prepare(recipe, tick).as_dict() if dry_run else run(recipe, tick, resume=resume, say=say)
     show: Callable[[dict[str, Any]], None] = print_measured if isinstance(recipe, Barrier) else print_aligned
     if json:

@@ -61,21 +61,21 @@ def print_measured(report: dict[str, Any]) -> None:
     shares = "λ (shares)" if many else "λ (share of B)"
     for column in (shares, "loss", "± s.e.", *(m.replace("_", " ") for m in metrics)):
         table.add_column(column, justify="right")
-    for weight, point in zip(report["weights"], report["points"], strict=True):
+    for share, point in zip(report["shares"], report["points"], strict=True):
         values = (f"{point['metrics'][m]:.4f}" for m in metrics)
-        table.add_row(_share(weight), f"{point['loss']:.4f}", f"{point['standard_error']:.4f}", *values)
+        table.add_row(_share(share), f"{point['loss']:.4f}", f"{point['standard_error']:.4f}", *values)
     console.print(table)
     barrier, task = report["barrier"], report["task"]
     *losses, last = (f"{end['loss']:.4f}" for end in ends)
     console.print(
         f"barrier {barrier['loss']:.4f} ± {barrier['standard_error']:.4f} at λ = "
-        f"{_share(barrier['weights' if many else 'weight'])} "
-        f"(end points {', '.join(losses)} and {last}; {report['path']} path, {len(report['weights'])} points)"
+        f"{_share(barrier['shares' if many else 'share'])} "
+        f"(end points {', '.join(losses)} and {last}; {report['path']} path, {len(report['shares'])} points)"
     )
     split = f", split {task['split']}" if "split" in task else ""
     console.print(f"{task['name']}{split}, {ends[0]['samples']:,} samples")
 
 
-def _share(weight: float | list[float]) -> str:
+def _share(share: float | list[float]) -> str:
     """λ of a path, or of a simplex."""
-    return " ".join(f"{x:.3g}" for x in weight) if isinstance(weight, list) else f"{weight:.3g}"
+    return " ".join(f"{x:.3g}" for x in share) if isinstance(share, list) else f"{share:.3g}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from onebasin.verification import Verification
+    from onebasin.verification.verify import Verification
 
 
 def verify(
@@ -26,7 +26,7 @@ def verify(
     """
     from onebasin.checkpoint import Checkpoint
     from onebasin.cli.output import progress
-    from onebasin.verification import verify as measure
+    from onebasin.verification.verify import verify as measure
 
     checkpoint = Checkpoint.open(a, revision)
     with progress(quiet) as tick:
@@ -44,7 +44,7 @@ def _print(result: Verification) -> None:
     from rich.table import Table
 
     from onebasin.cli.output import console
-    from onebasin.verification import PROMISE
+    from onebasin.verification.verify import PROMISE
 
     table = Table(box=None, pad_edge=False)
     for column in ("all spaces at once", "output drift", "rounding alone"):

@@ -59,7 +59,7 @@ def widen(
 
 def _report(checkpoint: Checkpoint, wide: Checkpoint, settings: dict[str, Any]) -> dict[str, Any]:
     from onebasin.alignment import Alignment
-    from onebasin.verification import drifts
+    from onebasin.verification.verify import drifts
     from onebasin.widening.pair import growth
 
     drift, rounding = drifts(checkpoint, wide, Alignment({}, {}))

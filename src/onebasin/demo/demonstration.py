@@ -10,13 +10,13 @@ from typing import Any
 from onebasin.checkpoint import Checkpoint, whole_folder
 from onebasin.demo.training import train_pair
 from onebasin.demo.variants import Variant
-from onebasin.landscape import FactorPath
+from onebasin.methods.method import Tick, silent
+from onebasin.paths import FactorPath
 from onebasin.recipes import parse, run
 from onebasin.recipes.document import FORMAT
-from onebasin.recipes.plan import Tick, silent
 from onebasin.report.html import write_report
-from onebasin.report.html.words import shown
-from onebasin.report.versions import versions
+from onebasin.report.html.words import name_metric
+from onebasin.verification.versions import versions
 
 PLAIN, LEARNED = "plain average", "learned"
 POINTS = 11
@@ -62,8 +62,8 @@ def methods(variant: Variant) -> dict[str, dict[str, Any]]:
     return {
         "weight": {},
         "activation": {"task": {**variant.train, "samples": variant.inputs}},
-        "auto": {"task": {"data": "synthetic", "samples": variant.made_up}, "learn": variant.auto},
-        LEARNED: {"task": variant.train, "learn": variant.learn},
+        "auto": {"task": {"data": "synthetic", "samples": variant.made_up}, "learned": variant.auto},
+        LEARNED: {"task": variant.train, "learned": variant.learn},
     }
 
 
@@ -96,8 +96,8 @@ def merge(a: Path, b: Path, out: Path) -> None:
 def conclusion(report: dict[str, Any]) -> str:
     """The figures in one sentence."""
     rows = {row["method"]: row for row in report["rows"]}
-    plain, learned = (f"{shown(rows[method]['midpoint'], report['metric'])}" for method in (PLAIN, LEARNED))
-    ends = shown(rows[PLAIN]["ends"], report["metric"])
+    plain, learned = (f"{name_metric(rows[method]['midpoint'], report['metric'])}" for method in (PLAIN, LEARNED))
+    ends = name_metric(rows[PLAIN]["ends"], report["metric"])
     return (
         f"Two models trained from different seeds reach {ends}; their plain average {plain}; "
         f"their average after learned alignment {learned}, with a loss barrier of {rows[LEARNED]['barrier']:.2f} "

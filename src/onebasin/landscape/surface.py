@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from onebasin.landscape.evaluate import BATCH, Evaluation, evaluate, standard_error
-from onebasin.landscape.simplex import Point, Simplex, grid, middle
+from onebasin.paths.simplex import Point, Simplex, grid, middle
 from onebasin.tasks import Task
 
 
@@ -18,14 +18,14 @@ from onebasin.tasks import Task
 class Surface:
     """What was measured at points of a simplex, the models themselves first."""
 
-    weights: tuple[Point, ...]
+    shares: tuple[Point, ...]
     evaluations: tuple[Evaluation, ...]
     task: Mapping[str, Any]
 
     @property
     def count(self) -> int:
         """How many models there are."""
-        return len(self.weights[0])
+        return len(self.shares[0])
 
     @property
     def vertices(self) -> tuple[Evaluation, ...]:
@@ -33,13 +33,13 @@ class Surface:
 
     def excess(self, i: int) -> float:
         """L(Σ λ_m θ_m) − Σ λ_m L(θ_m) at point i; zero at the models themselves, by definition."""
-        chord = sum(w * end.loss for w, end in zip(self.weights[i], self.vertices, strict=True))
+        chord = sum(w * end.loss for w, end in zip(self.shares[i], self.vertices, strict=True))
         return 0.0 if i < self.count else self.evaluations[i].loss - chord
 
     @property
     def highest(self) -> int:
         """The point at which the barrier is reached."""
-        return max(range(len(self.weights)), key=self.excess)
+        return max(range(len(self.shares)), key=self.excess)
 
     @property
     def barrier(self) -> float:
@@ -50,15 +50,15 @@ class Surface:
     def barrier_error(self) -> float:
         """Standard error of the height, from the differences sample by sample."""
         ends = torch.stack([end.losses for end in self.vertices])
-        weights = torch.tensor(self.weights[self.highest], dtype=ends.dtype)
-        return standard_error(self.evaluations[self.highest].losses - weights @ ends)
+        shares = torch.tensor(self.shares[self.highest], dtype=ends.dtype)
+        return standard_error(self.evaluations[self.highest].losses - shares @ ends)
 
     def __repr__(self) -> str:
         losses = ", ".join(f"{end.loss:.4f}" for end in self.vertices)
-        where = " ".join(f"{share:.3g}" for share in self.weights[self.highest])
+        where = " ".join(f"{share:.3g}" for share in self.shares[self.highest])
         return (
             f"Surface: barrier {self.barrier:.4f} ± {self.barrier_error:.4f} at λ = {where} (models {losses}; factor "
-            f"path, {len(self.weights)} points; {self.task['name']}, {self.vertices[0].samples:,} samples)"
+            f"path, {len(self.shares)} points; {self.task['name']}, {self.vertices[0].samples:,} samples)"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,8 +66,8 @@ class Surface:
         return {
             "path": "factor",
             "task": dict(self.task),
-            "weights": [list(point) for point in self.weights],
-            "points": [self._plain(i) for i in range(len(self.weights))],
+            "shares": [list(point) for point in self.shares],
+            "points": [self._plain(i) for i in range(len(self.shares))],
             "vertices": [self._plain(i) for i in range(self.count)],
             "midpoints": [
                 {"between": list(pair), **self._plain(self._where(*pair))}
@@ -77,12 +77,12 @@ class Surface:
             "barrier": {
                 "loss": self.barrier,
                 "standard_error": self.barrier_error,
-                "weights": list(self.weights[self.highest]),
+                "shares": list(self.shares[self.highest]),
             },
         }
 
     def _where(self, *members: int) -> int:
-        return self.weights.index(middle(self.count, *members))
+        return self.shares.index(middle(self.count, *members))
 
     def _plain(self, i: int) -> dict[str, Any]:
         kept = ("loss", "standard_error", "metrics", "samples")

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from onebasin.alignment import Alignment
-from onebasin.learn.assignments import StraightThrough
 from onebasin.learn.latents import Latent
-from onebasin.learn.spaces import Gains, stacks
+from onebasin.learn.stacks import Gains, stacks
 from onebasin.maps import Map
 from onebasin.spec import ModelSpec
 
@@ -76,14 +75,10 @@ class Coordinates(nn.Module):
             found |= dict(zip(one.norms, factors.unbind(0), strict=True))
         return found
 
-    def assignments(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """(scores, index) of every straight-through permutation."""
-        found = {}
+    def settle(self) -> None:
+        """Check that all charts hold where the latents are."""
         for stack, latent in self.latents.items():
-            if isinstance(latent, StraightThrough):
-                parts = self.parts(stack)
-                found[stack] = latent.scores(parts["z"].detach()), parts["index"]
-        return found
+            latent.settle(self.parts(stack))
 
     @torch.no_grad()
     def recentre(self) -> None:

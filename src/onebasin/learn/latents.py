@@ -2,10 +2,10 @@
 
 A latent is what an optimiser may add anything to.  `map` turns it into a map of its family; zero gives the identity
 exactly, with finite gradients.  Learning starts at a base map g₀ by acting on a model that g₀ has moved already, so the
-learned map is  g = map(latents) ∘ g₀.  Permutations are in `assignments`.
+learned map is  g = map(latents) ∘ g₀.  Permutations stay as g₀ has them.
 
 A chart is even only near its origin: Cayley's turns a plane by 2 arctan z, so what has turned far turns slowly, and
-never by π.  With `recentre_every` charts move along: their origin becomes the map reached so far, and the latents zero.
+never by π.  Charts can move along: their origin becomes the map reached so far, and the latents zero.
 
 Shapes: (f?, n, n) or (f?, k), with the leading axis only where the map is fibred.
 """
@@ -13,7 +13,7 @@ Shapes: (f?, n, n) or (f?, k), with the leading axis only where the map is fibre
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,25 +22,30 @@ from torch import Tensor
 
 from onebasin import families as fam
 from onebasin.families import Family, Rep
-from onebasin.learn.options import LearnedMatching
-from onebasin.linalg import cayley, centred, expm, newton_schulz, skew
+from onebasin.linalg import cayley, centred, expm, skew
 from onebasin.maps import Invertible, Map, Orthogonal, map_of
 from onebasin.maps.monomial import MonomialGroup
 from onebasin.maps.rotary import Rotary
 
-NEWTON_STEPS = 10  # on a GPU, where a factorisation waits for the host; enough for float32
+NEWTON_STEPS = 10  # enough for angles up to 170 degrees in float32
+FAR = 1e-2  # from orthogonal; products in TF32 leave less
 
 Parts = Mapping[str, Tensor]
+Chart = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Latent(ABC):
-    """Coordinates of `family` on R^size, `fibres` of them or (None) one."""
+    """Coordinates of `family` on R^size, `fibres` of them or (None) one.
+
+    `rotation` is the chart of orthogonal matrices; charts that `move` along keep their origin.
+    """
 
     family: Family
     size: int
     fibres: int | None
-    options: LearnedMatching
+    rotation: Chart
+    moves: bool = False
 
     @property
     @abstractmethod
@@ -59,6 +64,10 @@ class Latent(ABC):
         """New values of parts, with the same map in the middle of the chart."""
         return {}
 
+    def settle(self, parts: Parts) -> None:
+        """Check that the chart holds where the latents are."""
+        return
+
     def _front(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape if self.fibres is None else (self.fibres, *shape)
 
@@ -75,13 +84,26 @@ class Latent(ABC):
         return self.member(parts)
 
 
-def rotation(chart: str, z: Tensor) -> Tensor:
-    """The orthogonal matrix of Z, (f?, n, n)."""
-    if chart == "cayley":
-        return cayley(skew(z), NEWTON_STEPS if z.is_cuda and z.dtype != torch.float64 else None)
-    if chart == "exponential":
-        return expm(skew(z))
-    return newton_schulz(torch.eye(z.shape[-1], dtype=z.dtype, device=z.device) + z)
+class CayleyChart:
+    """The orthogonal matrix of Z, (f?, n, n), by Cayley's map of its skew part.
+
+    On a GPU Newton steps take the place of a factorisation, which would wait for the host.  They are too few beyond
+    170 degrees; once `settle` has seen that, there is a factorisation in every step.
+    """
+
+    def __init__(self, *, newton: bool = True) -> None:
+        self.newton = newton
+
+    def __call__(self, z: Tensor) -> Tensor:
+        quick = self.newton and z.is_cuda and z.dtype != torch.float64
+        return cayley(skew(z), NEWTON_STEPS if quick else None)
+
+    @torch.no_grad()
+    def settle(self, z: Tensor) -> None:
+        """Look whether the map of these latents is orthogonal still."""
+        q = self(z)
+        off = q.mT @ q - torch.eye(q.shape[-1], dtype=q.dtype, device=q.device)
+        self.newton = self.newton and bool(off.abs().max() < FAR)
 
 
 class Charted(Latent):
@@ -94,10 +116,14 @@ class Charted(Latent):
         return {"z": (self.size, self.size)}
 
     def state(self) -> dict[str, Tensor]:
-        if not self.options.recentre_every:
+        if not self.moves:
             return {}
         one = torch.eye(self.size, dtype=torch.float64).expand(self._front((self.size, self.size)))
         return {name: one.clone() for name in self.origins}
+
+    def settle(self, parts: Parts) -> None:
+        if isinstance(self.rotation, CayleyChart):
+            self.rotation.settle(parts["z"])
 
     def recentred(self, parts: Parts) -> dict[str, Tensor]:
         g = self.map({name: x.double() for name, x in parts.items()})
@@ -116,7 +142,7 @@ class Rotation(Charted):
         z = centred(parts["z"]) if self.family == fam.ORTHOGONAL_ONES else parts["z"]
         kind = map_of(self.family)
         assert issubclass(kind, Orthogonal)
-        return kind(after(rotation(self.options.rotation, z), parts))
+        return kind(after(self.rotation(z), parts))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,9 +157,9 @@ class WithInverse(Invertible):
 
 
 class Gauge(Charted):
-    """Invertible maps: "polar", g = R exp(H) with the rotation R and the symmetric H from one Z; or "plain", I + Z.
+    """Invertible maps g = R exp(H), with the rotation R and the symmetric H from one Z: invertible whatever Z is.
 
-    g⁻ᵀ = R exp(−H).  The polar chart stays invertible wherever the latents go; the plain one need not.
+    g⁻ᵀ = R exp(−H).
     """
 
     origins: ClassVar[Mapping[str, Rep]] = {"origin": Rep.VEC, "contragredient": Rep.COV}
@@ -144,10 +170,7 @@ class Gauge(Charted):
 
     def _near(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """g and g⁻ᵀ of Z, next to the origin."""
-        if self.options.invertible == "plain":
-            matrix = torch.eye(self.size, dtype=z.dtype, device=z.device) + z
-            return matrix, torch.linalg.inv_ex(matrix).inverse.mT
-        turn, symmetric = rotation("cayley", z), (z + z.mT) / 2
+        turn, symmetric = self.rotation(z), (z + z.mT) / 2
         return turn @ expm(symmetric), turn @ expm(-symmetric)
 
     def member(self, parts: Parts) -> Map:

@@ -3,9 +3,10 @@
     θ(λ) = Σ_m λ_m g_m θ_m        loss(latents) = E over λ and batches of  CE(f_θ(λ)(x), y)
 
 λ lies on the simplex; between A and B it is (1−λ, λ).  The weights are frozen; g_1 is the identity unless all sides
-learn (P3).  P1's J = E[L(θ(λ)) − Σ_m λ_m L(g_m θ_m)] has the same gradient, for symmetries keep each L(g_m θ_m) what it
-is.  (Soft permutations do not; there J would reward worse end points, so L(θ(λ)) alone is minimised.)  The model is the
-first one's stock class, called with θ(λ) as its parameters, so nothing here knows what it computes.
+learn (third paper).  The first paper's J = E[L(θ(λ)) − Σ_m λ_m L(g_m θ_m)] has the same gradient, for symmetries keep
+each L(g_m θ_m) what it is.  (Soft permutations do not; there J would reward worse end points, so L(θ(λ)) alone is
+minimised.)  The model is the first one's stock class, called with θ(λ) as its parameters, so nothing here knows what it
+computes.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from onebasin.checkpoint import Checkpoint, transformers_config
-from onebasin.landscape.circuit import Apart, Joined, circuit_model
+from onebasin.checkpoint.stock import source_key, stock_model
+from onebasin.landscape.teacher import Teacher
 from onebasin.learn.coordinates import STILL, Coordinates, Moves
 from onebasin.learn.options import LearnedMatching
-from onebasin.learn.spaces import chosen, free_gains
-from onebasin.learn.teacher import Teacher
+from onebasin.learn.stacks import OURS, Variation, free_gains, latents_of
 from onebasin.learn.weights import Group, Weights, groups
 from onebasin.linalg import mixture, running_shares
+from onebasin.paths.circuit import Apart, Joined, circuit_model
 from onebasin.spec import ModelSpec
-from onebasin.stock import source_key, stock_model
 from onebasin.tasks import IGNORED, LANGUAGE
 
 Inputs = Mapping[str, Tensor]
@@ -36,13 +37,14 @@ BETWEEN = -1  # in place of the number of a model
 
 
 class Objective(nn.Module):
-    """θ(λ) and its loss among canonical forms (moved by their bases already); λ is a `weight` (M,)."""
+    """θ(λ) and its loss among canonical forms (moved by their bases already); λ is a `share` (M,)."""
 
     def __init__(
         self,
         forms: Sequence[Checkpoint],
         options: LearnedMatching,
         kind: str,
+        variation: Variation = OURS,
         *,
         dtype: torch.dtype = torch.float32,
         forward_dtype: torch.dtype | None = None,
@@ -51,10 +53,10 @@ class Objective(nn.Module):
         """`tokens` is how many of them a batch has: smaller vocabularies are rotated as tables, larger after lookup."""
         super().__init__()
         self.kind, self.dtype = kind, dtype
-        scaled = "scale" in options.learn
+        scaled = variation.scale
         gained = free_gains(forms[0].spec) if "gains" in options.learn else []
         spec, still = forms[0].spec, 0 if options.two_sided else 1
-        latents = chosen(spec, options)
+        latents = latents_of(spec, options, variation)
         found = groups(spec, latents, gained, scaled=scaled)
         self.sides = nn.ModuleList(
             Coordinates(latents, gained if m else (), scaled=scaled, dtype=dtype) for m in range(still, len(forms))
@@ -75,10 +77,10 @@ class Objective(nn.Module):
     def learned(self) -> list[nn.Parameter]:
         return list(self.sides.parameters())
 
-    def recentre(self) -> None:
-        """Move the charts of all latents along."""
+    def each_side(self, name: str) -> None:
+        """Call a method of the coordinates of every side: "settle" or "recentre"."""
         for side in self.sides:
-            side.recentre()  # type: ignore[operator]
+            getattr(side, name)()
 
     def _looked_up(self, tokens: int) -> str | None:
         """The parameter that holds the token embeddings, if it is cheaper to look tokens up first."""
@@ -87,38 +89,39 @@ class Objective(nn.Module):
         _, group, _ = self.places[name]
         return name if len(table) > tokens > 0 and self.ends[0].by_rows(group) else None  # type: ignore[operator]
 
-    def target(self, inputs: Inputs, labels: Tensor, weight: Tensor) -> Tensor:
+    def target(self, inputs: Inputs, labels: Tensor, share: Tensor) -> Tensor:
         """What the model at λ should say: the labels, or what the end points say."""
-        return labels if self.teacher is None else self.teacher(inputs, weight)
+        return labels if self.teacher is None else self.teacher(inputs, share)
 
     def moves(self) -> list[Moves]:
         """What moves each model: nothing the first, unless all sides learn."""
         return [STILL] * (len(self.ends) - len(self.sides)) + [side() for side in self.sides]
 
-    def theta(self, weight: Tensor, moves: list[Moves] | None = None) -> dict[str, Tensor]:
+    def theta(self, share: Tensor, moves: list[Moves] | None = None) -> dict[str, Tensor]:
         """θ(λ) by the model's own parameter names, with what else of the model depends on λ."""
         skip = {self.places[self.looked_up][1]} if self.looked_up else set()
         ends = [end(move, skip) for end, move in zip(self.ends, moves or self.moves(), strict=True)]
-        shares = running_shares(weight)
+        shares = running_shares(share)
         between = {i: mixture([end[i] for end in ends], shares) for i in ends[0]}
         rows = [{i: x.unbind(0) for i, x in tensors.items()} for tensors in (*ends, between)]
         named = {name: rows[end][i][row] for name, (end, i, row) in self.places.items() if name != self.looked_up}
-        return {**named, **dict.fromkeys(self.shares, weight)}
+        return {**named, **dict.fromkeys(self.shares, share)}
 
-    def at(self, weight: Tensor) -> Callable[..., Tensor]:
+    def at(self, share: Tensor, *, still: bool = False) -> Callable[..., Tensor]:
         """The model at λ as a function: (inputs) to logits, or (inputs, labels) to the mean cross entropy.
 
-        With `back` the gradients are taken before the parameters stop being θ(λ), as recomputed activations need.
+        With `still` no model moves: learning has not begun.  With `back` the gradients are taken before the parameters
+        stop being θ(λ), as recomputed activations need.
         """
-        moves = self.moves()
-        theta = {f"model.{name}": x for name, x in self.theta(weight, moves).items()}
+        moves = [STILL] * len(self.ends) if still else self.moves()
+        theta = {f"model.{name}": x for name, x in self.theta(share, moves).items()}
 
         def call(inputs: Inputs, labels: Tensor | None = None, *, back: bool = False) -> Tensor:
             given: dict[str, Any] = dict(inputs)
             if self.looked_up:
                 table, ids = self.places[self.looked_up][1], given.pop("input_ids")
                 rows = [end.rows(table, ids, move) for end, move in zip(self.ends, moves, strict=True)]  # type: ignore[operator]
-                given["inputs_embeds"] = mixture(rows, running_shares(weight))
+                given["inputs_embeds"] = mixture(rows, running_shares(share))
             if self.kind == LANGUAGE:
                 given["use_cache"] = False
             result: Tensor = functional_call(self.scored, theta, (given, labels, back))
@@ -126,9 +129,9 @@ class Objective(nn.Module):
 
         return call
 
-    def forward(self, inputs: Inputs, labels: Tensor, weight: Tensor, back: bool = False) -> Tensor:
-        """The loss at λ = `weight`, a number on the device."""
-        return self.at(weight)(inputs, labels, back=back)
+    def forward(self, inputs: Inputs, labels: Tensor, share: Tensor, back: bool = False) -> Tensor:
+        """The loss at λ = `share`, a number on the device."""
+        return self.at(share)(inputs, labels, back=back)
 
 
 class Scored(nn.Module):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from onebasin.errors import BadCheckpoint, BadOutput
 
-FILE, FORMAT = "learning.safetensors", "onebasin learning 5"
+FILE, FORMAT = "learning.safetensors", "onebasin learning 6"
 
 
 def save_state(folder: Path, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:

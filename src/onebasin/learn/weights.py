@@ -3,6 +3,18 @@
 Tensors that play the same role in different layers lie in one tensor (L, ...), so that a step takes one product per
 role and learned axis.  The axis of the residual stream is moved first, while its operand is still frozen: then going
 back costs one product, for the map alone.  Inside a head comes before the heads, as in `alignment.move`.
+
+Gains are how a norm and what reads it share their product:
+
+    W (γ ⊙ n) = (W diag(1/s)) (s ⊙ γ ⊙ n)   for every s > 0
+
+Folding puts all of γ into W.  Each model may be written with any s, and the average of two depends on the choice:
+
+    ½(W_A + W_B diag(1/s)) ((1 + s)/2 ⊙ n),   that is, shares (1 + s)/4 of A's reader and (1 + 1/s)/4 of B's
+
+in every coordinate.  Their sum is at least one: gains make good some of what averaging takes from the size of weights.
+Only the ratio of two gains counts, so the first model keeps its own.  The coordinates are those of A's basis, or of one
+that both models are rotated into: gains do not commute with rotations, so there A moves for good.
 """
 
 from __future__ import annotations
@@ -17,11 +29,38 @@ from torch import Tensor, nn
 from onebasin.checkpoint import Checkpoint
 from onebasin.families import Rep
 from onebasin.learn.coordinates import Moves
-from onebasin.learn.gains import UNTOUCHED, Gained, touched_by
-from onebasin.learn.spaces import Gains, Stack, role, stacks, streams
+from onebasin.learn.stacks import Gains, Stack, role, stacks, streams
 from onebasin.maps import Map
+from onebasin.maps.indexed import along
 from onebasin.spec import Leaf, ModelSpec
 from onebasin.spec.leaves import View, letters
+
+UNTOUCHED = None, ""
+
+
+@dataclass(frozen=True)
+class Gained:
+    """Axis `dim` of a stacked leaf is that of what a norm hands on: its own, or that of what `reads` it."""
+
+    dim: int
+    reads: bool
+
+    def __call__(self, factors: Tensor, x: Tensor) -> Tensor:
+        """`factors` (L, d) of the norms' gains act on `x` (L, ...)."""
+        return x * along(1 / factors if self.reads else factors, x.ndim, self.dim, 0)
+
+
+def touched_by(spec: ModelSpec, norms: Iterable[str]) -> dict[str, tuple[Gained, str]]:
+    """The leaves that change with the gains of these norms, and with which."""
+    found: dict[str, tuple[Gained, str]] = {}
+    for name in norms:
+        norm = spec.norms[name]
+        found |= {leaf: (Gained(1, reads=False), name) for leaf in (norm.gain, norm.bias) if leaf is not None}
+        for reader in spec.readers(name):
+            dim = spec.leaves[reader.weight].dim(norm.space, Rep.COV)
+            assert dim is not None
+            found[reader.weight] = Gained(dim + 1, reads=True), name
+    return found
 
 
 @dataclass(frozen=True)
@@ -173,7 +212,7 @@ class Weights(nn.Module):
         parts = []
         for j, part in enumerate(self.groups[i].parts):
             x = self.get_buffer(f"_{i}_{j}")
-            for action, spaces in part.actions:
+            for action, spaces in part.actions if moves.maps else ():
                 x = action(moves.maps[action.stack.name], x, spaces)
             if part.gained is not None and moves.gains:
                 x = part.gained(torch.stack([moves.gains[norm] for norm in part.norms]), x)
@@ -192,6 +231,6 @@ class Weights(nn.Module):
         x = self.get_buffer(f"_{i}_0")[0][index]
         if self.still[i]:
             return x
-        for action, _ in part.actions:
+        for action, _ in part.actions if moves.maps else ():
             x = moves.maps[action.stack.name].act(x, -1, action.rep)
         return x * moves.scale if part.writes and moves.scale is not None else x

@@ -7,7 +7,7 @@ nothing of models, families or maps.
 from onebasin.linalg.assignment import assign
 from onebasin.linalg.gauge import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
 from onebasin.linalg.orthogonal import ones_complement, polar, polar_fixing_ones
-from onebasin.linalg.rotations import cayley, centred, expm, newton_schulz, skew
+from onebasin.linalg.rotations import cayley, centred, expm, skew
 from onebasin.linalg.stochastic import mixture, nearest_doubly_stochastic, nearest_simplex, running_shares, sinkhorn
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "mixture",
     "nearest_doubly_stochastic",
     "nearest_simplex",
-    "newton_schulz",
     "ones_complement",
     "polar",
     "polar_fixing_ones",

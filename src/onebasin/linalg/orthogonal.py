@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,14 +40,36 @@ def polar(matrix: Tensor) -> Tensor:
         matrix: (..., m, n).
 
     Cost: one SVD, O(m n min(m, n)).
-    Failure: not unique if a singular value is zero.  The gradient goes through the SVD's and is NaN where two singular
-        values coincide, in particular at every orthogonal M.
+    Failure: not unique if a singular value is zero.  The gradient is infinite where two singular values add up to zero;
+        it is finite everywhere else, also where they coincide.
 
     [1] P. Schoenemann, A generalized solution of the orthogonal Procrustes problem, Psychometrika 31 (1966).
     """
-    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
-    nearest: Tensor = left @ right
+    nearest: Tensor = _Polar.apply(matrix)
     return nearest
+
+
+class _Polar(torch.autograd.Function):
+    """With P = U^T dM W the differential is dQ = U [(P - P^T)_ij / (s_i + s_j)] W^T + (1 - U U^T) dM W S^-1 W^T."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor) -> Tensor:
+        left, sizes, right = torch.linalg.svd(matrix, full_matrices=False)
+        ctx.save_for_backward(left, sizes, right)
+        nearest: Tensor = left @ right
+        return nearest
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        left, sizes, right = ctx.saved_tensors
+        inside = left.mT @ grad @ right.mT
+        turned = (inside - inside.mT) / (sizes.unsqueeze(-1) + sizes.unsqueeze(-2))
+        found: Tensor = left @ turned @ right
+        if left.shape[-2] > right.shape[-1]:
+            found = found + (grad @ right.mT - left @ inside) / sizes.unsqueeze(-2) @ right
+        elif left.shape[-2] < right.shape[-1]:
+            found = found + left @ ((left.mT @ grad - inside @ right) / sizes.unsqueeze(-1))
+        return found
 
 
 def polar_fixing_ones(matrix: Tensor) -> Tensor:

@@ -77,14 +77,3 @@ def expm(x: Tensor, squarings: int = 5, degree: int = 8) -> Tensor:
     for _ in range(squarings):
         result = result @ result
     return result
-
-
-def newton_schulz(matrix: Tensor, steps: int = 12) -> Tensor:
-    """The orthogonal polar factor by X ← X (3 − XᵀX)/2, for singular values between 0 and √3.
-
-    Unlike `polar` its gradient is finite where singular values coincide, in particular at the identity.
-    """
-    eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-    for _ in range(steps):
-        matrix = matrix @ (3 * eye - matrix.mT @ matrix) / 2
-    return matrix

@@ -20,6 +20,7 @@ from onebasin.match.moments import weight_moments
 from onebasin.match.options import ActivationMatching
 from onebasin.match.pair import Pair
 from onebasin.match.probes import activation_moments
+from onebasin.match.strategy import Strategy, equal
 from onebasin.match.units import match_units
 from onebasin.match.weights import Ascent, Matched, Tick
 from onebasin.spec import ModelSpec
@@ -48,7 +49,7 @@ def unit_readers(spec: ModelSpec) -> dict[str, str]:
 
 def match_activations(
     pair: Pair, a: nn.Module, b: nn.Module, batches: Iterable[Mapping[str, Tensor]],
-    options: ActivationMatching | None = None, tick: Tick = lambda step: None,
+    options: ActivationMatching | None = None, *, tick: Tick = lambda step: None,
 ) -> Matched:  # fmt: skip
     """Align B with A by activations on `batches` (inputs of stock models `a` and `b` of the pair's canonical forms)."""
     spec, options = pair.spec, options or ActivationMatching()
@@ -57,29 +58,20 @@ def match_activations(
     looked_at = dict.fromkeys([*(name for names in streams.values() for name in names), *units.values()])
     moments, samples = activation_moments(a, b, spec, batches, looked_at)
     _check_samples(spec, streams, samples)
-    ascent = Ascent(pair, options.families())
+    ascent = Ascent(pair, options, Strategy(emphasis=equal, guard=False))
     distances, device = [ascent.distance()], next(iter(pair.a.values())).device
     seen = {space: torch.stack([moments[x].cross for x in names]).sum(0).to(device) for space, names in streams.items()}
-    for share in (0.0, options.weights) if options.weights else (0.0,):
-        for space, cross in seen.items():
-            ascent.maps[space] = map_of(ascent.family[space]).project(_with_weights(ascent, space, cross, share))
-        tick("heads and the maps inside them")
-        ascent.match_attention(start=True)
-        for space in ascent.streams:
-            if space not in streams:
-                weights = weight_moments(pair, ascent.maps, space, ascent.weight)
-                fired = moments[units[space]].to(device) if space in units else None
-                ascent.maps[space] = match_units(ascent.family[space], weights, fired)
-        distances.append(ascent.distance())
+    for space, cross in seen.items():
+        ascent.maps[space] = map_of(ascent.family[space]).project(cross)
+    tick("heads and the maps inside them")
+    ascent.match_attention(start=True)
+    for space in ascent.streams:
+        if space not in streams:
+            weights = weight_moments(pair, ascent.maps, space, ascent.emphasis)
+            fired = moments[units[space]].to(device) if space in units else None
+            ascent.maps[space] = match_units(ascent.family[space], weights, fired)
+    distances.append(ascent.distance())
     return Matched(Alignment(ascent.maps, ascent.bases), tuple(distances), converged=True)
-
-
-def _with_weights(ascent: Ascent, space: str, cross: Tensor, share: float) -> Tensor:
-    """C = (1−α) C_x / |C_x| + α C_w / |C_w|, where the weights' moment needs all other maps in place."""
-    if not share:
-        return cross
-    weights = weight_moments(ascent.pair, ascent.maps, space, ascent.weight).cross
-    return torch.lerp(cross / cross.norm(), weights / weights.norm(), share)
 
 
 def _check_samples(spec: ModelSpec, streams: Iterable[str], samples: int) -> None:

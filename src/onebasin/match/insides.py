@@ -21,7 +21,7 @@ def stack(maps: list[Map]) -> Map:
 
 
 def solve_insides(
-    pair: Pair, maps: Maps, spaces: Iterable[str], family: Mapping[str, Family], weight: Mapping[str, float]
+    pair: Pair, maps: Maps, spaces: Iterable[str], family: Mapping[str, Family], emphasis: Mapping[str, float]
 ) -> dict[str, Map]:
     """The best maps of `spaces`, each in its family, with heads in the order of `maps`; from `maps` where iterative.
 
@@ -33,7 +33,7 @@ def solve_insides(
         kinds[family[space], pair.spec.spaces[space].size].append(space)
     found: dict[str, Map] = {}
     for (kind, _), alike in kinds.items():
-        moments = [weight_moments(pair, maps, space, weight) for space in alike]
+        moments = [weight_moments(pair, maps, space, emphasis) for space in alike]
         arrivals = [maps[str(pair.spec.spaces[space].base)].tensors()["index"] for space in alike]
         start = stack([maps[space].take(index) for space, index in zip(alike, arrivals, strict=True)])
         solved, first = solve(kind, Moments.stack(moments), start), 0

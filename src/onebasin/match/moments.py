@@ -86,33 +86,33 @@ def columns(tensor: Tensor, dim: int, base_dim: int | None) -> Tensor:
 
 
 def paired_columns(
-    pair: Pair, maps: Maps, space: str, weight: Mapping[str, float]
+    pair: Pair, maps: Maps, space: str, emphasis: Mapping[str, float]
 ) -> Iterator[tuple[Rep, Tensor, Tensor, float]]:
-    """(representation, columns of A, of B moved by all the other maps, weight) of every leaf axis in `space`."""
+    """(representation, columns of A, of B moved by all the other maps, emphasis) of every leaf axis in `space`."""
     base = pair.spec.spaces[space].base
     for leaf in pair.spec.touching[space]:
         where = {axis.space: dim for dim, axis in leaf.spaces()}
         for dim, axis in leaf.spaces():
-            if axis.space != space or not weight[leaf.name]:
+            if axis.space != space or not emphasis[leaf.name]:
                 continue
             base_dim = where[base] if base else None
             a = columns(pair.a[leaf.name], dim, base_dim)
             b = columns(pair.moved(leaf, maps, skip=dim), dim, base_dim)
-            yield axis.rep, a, b, weight[leaf.name]
+            yield axis.rep, a, b, emphasis[leaf.name]
 
 
-def weight_moments(pair: Pair, maps: Maps, space: str, weight: Mapping[str, float]) -> Moments:
+def weight_moments(pair: Pair, maps: Maps, space: str, emphasis: Mapping[str, float]) -> Moments:
     """The moments of every leaf axis in `space`, with B moved by all the other maps; fibres in order of arrival."""
     total = Moments()
-    for rep, a, b, w in paired_columns(pair, maps, space, weight):
+    for rep, a, b, w in paired_columns(pair, maps, space, emphasis):
         total = total + Moments({rep: Moment.of(a, b, w)})
     return total
 
 
-def cross_moment(pair: Pair, maps: Maps, space: str, weight: Mapping[str, float]) -> Tensor:
+def cross_moment(pair: Pair, maps: Maps, space: str, emphasis: Mapping[str, float]) -> Tensor:
     """`weight_moments(...).cross` alone: all that an isometric family needs, at a third of the cost."""
     total: dict[Rep, Tensor] = {}
-    for rep, a, b, w in paired_columns(pair, maps, space, weight):
+    for rep, a, b, w in paired_columns(pair, maps, space, emphasis):
         found = w * a @ b.mT
         total[rep] = total[rep] + found if rep in total else found
     return torch.stack(list(total.values())).sum(0)

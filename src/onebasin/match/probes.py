@@ -15,11 +15,11 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
+from onebasin.checkpoint.stock import modules_of
 from onebasin.errors import BadCheckpoint
 from onebasin.match.moments import Moment
 from onebasin.spec import Linear, ModelSpec
 from onebasin.spec.leaves import letters
-from onebasin.stock import modules_of
 
 
 def _flat(spec: ModelSpec, linear: Linear, x: Tensor) -> Tensor:

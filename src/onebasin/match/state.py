@@ -8,10 +8,10 @@ from functools import cached_property, partial
 
 from onebasin.families import Rep
 from onebasin.maps import Map, map_of
-from onebasin.match.blocks import block_weights, circuit_weights
 from onebasin.match.circuits import circuit_distance, side
-from onebasin.match.options import WeightMatching, group_of
+from onebasin.match.options import Families, group_of
 from onebasin.match.pair import Maps, Pair
+from onebasin.match.strategy import Strategy
 from onebasin.spec import Leaf
 
 
@@ -19,7 +19,7 @@ from onebasin.spec import Leaf
 class Block:
     """One term w |A − π(B)|² of the objective: a leaf, or the circuits of one space, made of several."""
 
-    weight: float
+    emphasis: float
     leaves: tuple[Leaf, ...]
     distance: Callable[[Pair, Maps], float]
 
@@ -32,24 +32,24 @@ class Block:
 class State:
     """The maps of all spaces and the objective Σ w |A − π(B)|².
 
-    Attention counts by its leaves or by its circuits, as `moments` says (`circuits` is empty for the former).
-    `weight` is that of every leaf; `counted` is zero for leaves that count as circuits.
+    Attention counts by its leaves, or by its circuits where the strategy says so (`circuits` is empty for the former).
+    `emphasis` is that of every leaf; `counted` is zero for leaves that count as circuits.
     """
 
-    def __init__(self, pair: Pair, options: WeightMatching) -> None:
-        self.pair, self.options, self.spec = pair, options, pair.spec
-        self.family = {name: options.family(pair.spec, name) for name in pair.spec.spaces}
+    def __init__(self, pair: Pair, families: Families, strategy: Strategy) -> None:
+        self.pair, self.strategy, self.spec = pair, strategy, pair.spec
+        self.family = {name: families.family(pair.spec, name) for name in pair.spec.spaces}
         self.group = {name: group_of(pair.spec, name) for name in pair.spec.spaces}
         self.bases = {name: space.base for name, space in pair.spec.spaces.items()}
         self.maps = self._identity()
-        self.weight = block_weights(pair, options.weighting)
-        self.circuits = {} if options.moments == "factors" else circuit_weights(pair, options.weighting)
+        self.emphasis = strategy.emphasis(pair)
+        self.circuits = strategy.circuit_emphasis(pair)
         within = {inner: tuple(leaf for rep in Rep for leaf in side(pair.spec, inner, rep)) for inner in self.circuits}
         as_circuits = {leaf.name for leaves in within.values() for leaf in leaves}
-        self.counted = {name: 0.0 if name in as_circuits else w for name, w in self.weight.items()}
+        self.counted = {name: 0.0 if name in as_circuits else w for name, w in self.emphasis.items()}
         single = [pair.spec.leaves[name] for name, w in self.counted.items() if w]
         self.blocks = [Block(self.circuits[x], y, partial(circuit_distance, inner=x)) for x, y in within.items()]
-        self.blocks += [Block(self.weight[x.name], (x,), partial(Pair.distance, leaf=x)) for x in single]
+        self.blocks += [Block(self.emphasis[x.name], (x,), partial(Pair.distance, leaf=x)) for x in single]
         self._turned = pair, {name: g for name, g in self.maps.items() if self.group[name] == "residual"}
         self._measured: dict[Block, tuple[list[Map], float]] = {}
 
@@ -72,7 +72,7 @@ class State:
         """The objective, or the part of it that depends on `spaces`."""
         touched = None if spaces is None else set(spaces)
         chosen = (x for x in self.blocks if touched is None or touched & x.spaces)
-        return sum(block.weight * self._measure(block) for block in chosen)
+        return sum(block.emphasis * self._measure(block) for block in chosen)
 
     def _measure(self, block: Block) -> float:
         """|A − π(B)|² of a block, which is looked at again only when one of its maps is another."""

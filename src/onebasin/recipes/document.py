@@ -11,18 +11,19 @@ from typing import Any, Literal
 
 import yaml
 
-from onebasin.automatic import quick
 from onebasin.errors import BadRecipe
 from onebasin.landscape import pick_device
 from onebasin.landscape.curve import POINTS
-from onebasin.landscape.simplex import SIDE
-from onebasin.match import PRESETS
-from onebasin.recipes.choice import named
+from onebasin.match.options import Gathering
+from onebasin.methods.method import Method
+from onebasin.methods.registry import methods, named_by, read_method, resolve_name, write_method
+from onebasin.options import convert, read_section, write_section
+from onebasin.paths.simplex import SIDE
+from onebasin.recipes.moved import refuse_old_keys
 from onebasin.recipes.recipe import VERBS, Aligning, Barrier, Device, Merge, Recipe
-from onebasin.recipes.schema import convert, read_section, write_section
 from onebasin.tasks import on_files
 
-FORMAT = 1
+FORMAT = 2
 
 
 def load(file: Path, settings: Iterable[str] = (), *, out: Path | None = None) -> Recipe:
@@ -48,12 +49,13 @@ def parse(document: Any, settings: Iterable[str] = (), *, base: Path = Path()) -
     for setting in settings:
         put(document, setting)
     _spell_out_models(document)
+    refuse_old_keys(document, FORMAT)
     _take(document, "onebasin", (FORMAT,))
     kind = VERBS[_take(document, "verb", tuple(VERBS))]
     if issubclass(kind, Aligning):
-        _spell_out_method(document)
+        _read_method(document)
     _spell_out_number(document, kind)
-    recipe = read_section(kind, _with_preset(document))
+    recipe = read_section(kind, document)
     return _placed(recipe, lambda name: _model(base, name), lambda name: str(base / Path(name).expanduser()))
 
 
@@ -63,7 +65,11 @@ def plain(recipe: Recipe, folder: Path) -> dict[str, Any]:
     def relative(name: str) -> str:
         return os.path.relpath(Path(name).resolve(), folder.resolve()) if Path(name).exists() else name
 
-    section = write_section(_placed(recipe, relative, relative))
+    placed = _placed(recipe, relative, relative)
+    section = write_section(placed)
+    if isinstance(placed, Aligning) and placed.method is not None:
+        del section["method"]
+        section |= {"method": placed.method.name, **write_method(placed.method)}
     section["models"] = [model if len(model) > 1 else model["path"] for model in section["models"]]
     section["write"].pop("out", None)
     return {"onebasin": FORMAT, "verb": recipe.verb, **{key: value for key, value in section.items() if value != {}}}
@@ -80,7 +86,7 @@ def put(document: dict[str, Any], setting: str) -> None:
         elif isinstance(inside, dict):
             inside = inside.setdefault(section, {})
     if not equals or not key or not isinstance(inside, dict):
-        step = "write it like matching.sweeps=5"
+        step = "write it like weight.sweeps=5"
         raise BadRecipe(f"{setting} sets no key of a recipe", expected="KEY.PATH=VALUE", found=setting, next_step=step)
     try:
         inside[key] = yaml.load(text, Strict)
@@ -94,29 +100,28 @@ def _spell_out_models(document: dict[str, Any]) -> None:
         document["models"] = [{"path": model} if isinstance(model, str) else model for model in document["models"]]
 
 
-def _spell_out_method(document: dict[str, Any]) -> None:
-    """The method, where a section names it, and what it looks at, so that all defaults are written out."""
-    method = named(document)
-    if method is not None:
-        document["method"] = method
-    if method in ("learned", "dual", "soft"):
-        document.setdefault("start", "activation")
-        document.setdefault("learn", {})
-    for kind, section in (("weight", "matching"), ("activation", "activation")):
-        if kind in (method, document.get("start")):
-            document.setdefault(section, {})
-    if method == "auto" and isinstance(document.setdefault("learn", {}), dict):
-        device = convert(Device, document.get("device", "auto"), "device")
-        document["learn"] = {**write_section(quick(pick_device(device))), **document["learn"]}
+def _read_method(document: dict[str, Any]) -> None:
+    """The method, by its name or by its sections, in place of these; none where nothing names one."""
+    sections = {name: document.pop(name) for name in methods() if name in document}
+    if "method" not in document and isinstance(universe := document.get("universe"), dict) and "folder" in universe:
+        sections.setdefault("weight", {})
+    name = document.pop("method", None) or named_by(sections)
+    if name is None:
+        return
+    device = pick_device(convert(Device, document.get("device", "auto"), "device"))
+    document["method"] = method = read_method(resolve_name(name, sections), sections, device)
+    for section in sections:
+        step = "leave it out, or choose another method"
+        raise BadRecipe(f"{section} is of no use to the method {method.name}", next_step=step)
 
 
 def _spell_out_number(document: dict[str, Any], kind: type[Recipe]) -> None:
     """The defaults that depend on how many models there are."""
     count = len(models) if isinstance(models := document.get("models"), list) else 0
-    if issubclass(kind, Aligning) and count > 2 and document.get("start") != "identity":
+    if issubclass(kind, Aligning) and count > 2 and _gathers(document.get("method")):
         document.setdefault("universe", {})
-    if kind is Merge and "weights" not in document and count:
-        document.setdefault(*("weight", 0.5) if count == 2 else ("weights", [1.0] * count))
+    if kind is Merge and "shares" not in document and count:
+        document.setdefault(*("share", 0.5) if count == 2 else ("shares", [1.0] * count))
     if kind is Barrier and count in (2, 3):
         document.setdefault("points", POINTS if count == 2 else SIDE)
 
@@ -128,14 +133,8 @@ def _take(document: dict[str, Any], key: str, choices: tuple[Any, ...]) -> Any:
     return convert(Literal[choices], document.pop(key), key)
 
 
-def _with_preset(document: dict[str, Any]) -> dict[str, Any]:
-    """`matching.preset` stands for the fields of that preset; fields beside it replace them."""
-    matching = document.get("matching")
-    if not isinstance(matching, dict) or "preset" not in matching:
-        return document
-    fields = dict(matching)
-    name = convert(Literal[tuple(PRESETS)], fields.pop("preset"), "matching.preset")
-    return {**document, "matching": {**write_section(PRESETS[name]), **fields}}
+def _gathers(method: Method | None) -> bool:
+    return method is None or method.gathers(Gathering())
 
 
 def _placed(recipe: Recipe, model: Callable[[str], str], file: Callable[[str], str]) -> Recipe:

@@ -12,7 +12,7 @@ HERE = Path(__file__).parents[1]
 
 
 @contextmanager
-def noted(say: Callable[[str], None] | None = None) -> Iterator[list[str]]:
+def keep_warnings(say: Callable[[str], None] | None = None) -> Iterator[list[str]]:
     """While open, keep the package's own warnings, each once, and hand them to `say`, or to Python as usual."""
     notes: list[str] = []
     with warnings.catch_warnings():

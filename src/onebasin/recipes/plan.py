@@ -3,56 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from onebasin.aligning import METHODS, check_pair, in_one_gauge
 from onebasin.checkpoint import DTYPES, Checkpoint, check_output, shards
+from onebasin.ensemble.ensemble import Ensemble, check_models
+from onebasin.ensemble.inspection import FLOAT64, describe
+from onebasin.ensemble.storage import load_universe
+from onebasin.ensemble.words import describe_gauge, letter, name_of
 from onebasin.errors import BadRecipe
-from onebasin.inspection import FLOAT64, describe
-from onebasin.landscape import Simplex, path_between, pick_device
-from onebasin.learn.laws import law_for
-from onebasin.learn.learned import why_canonical
-from onebasin.learn.teacher import check_predicts
-from onebasin.recipes.choice import decided
+from onebasin.landscape import pick_device
+from onebasin.methods.method import Method, Tick, silent
+from onebasin.methods.registry import default_method, read_method
+from onebasin.paths import Simplex, path_between
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
-from onebasin.report.card import name_of
-from onebasin.report.certificate import gauge_words
 from onebasin.tasks import Task, load_task
-from onebasin.universe import common_forms, load_universe
-from onebasin.universe.universe import called
 from onebasin.widening.pair import one_size
 from onebasin.widening.widen import to_one_size
-
-
-class Tick(Protocol):
-    """Told what is being done, and how much of it is."""
-
-    def __call__(self, step: str, done: float = 0, total: float = 0) -> None: ...
-
-
-def silent(step: str, done: float = 0, total: float = 0) -> None:
-    """Nobody watches."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """Checked models and the data; `writes` maps folders inside the output to bytes of weights.
 
-    `recipe` has a method, and `because` says why where none was named.  `memory` is about how many bytes it takes.
+    `recipe` has a method with all its options decided, and `because` says why where none was named.  `ensemble` holds
+    the models in canonical form; measuring takes them as they are.  `memory` is about how many bytes it takes.
     """
 
     recipe: Recipe
     models: tuple[Checkpoint, ...]
     data: Task | None
     device: torch.device
+    ensemble: Ensemble | None = None
     gauge: str | None = None
     writes: Mapping[str, int] = field(default_factory=dict)
     memory: int = 0
     because: str | None = None
+
+    @property
+    def alignment(self) -> tuple[Align | Merge, Method]:
+        """The recipe of an alignment and its method."""
+        assert isinstance(self.recipe, Align | Merge)
+        assert self.recipe.method is not None
+        return self.recipe, self.recipe.method
 
     def as_dict(self) -> dict[str, Any]:
         """What `--dry-run` prints, as plain data."""
@@ -67,7 +63,7 @@ class Plan:
         }
         if isinstance(recipe, Barrier):
             return {**facts, "path": recipe.path, "points": recipe.points}
-        return {**facts, "method": recipe.method, "because": self.because, "gauge": self.gauge,
+        return {**facts, "method": self.alignment[1].name, "because": self.because, "gauge": self.gauge,
                 "writes": dict(self.writes), "memory": self.memory}  # fmt: skip
 
 
@@ -81,8 +77,7 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
         raise BadRecipe("write.out is missing", expected="a new folder", next_step="give -o OUT")
     _check_out(recipe, 0)
     models = tuple(opened or (Checkpoint.open(model.path, model.revision) for model in recipe.models))
-    for i, model in enumerate(models[1:], 1):
-        check_pair(models[0], model, called(i))
+    check_models(models)
     task = recipe.task
     data = load_task(task.data, *models, samples=task.samples, length=task.length) if task else None
     for model in models:
@@ -93,40 +88,48 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
         else:
             Simplex(to_one_size(*models))
         return Plan(recipe, models, data, device)
-    recipe, because = decided(recipe, models[0].spec, device)
-    if recipe.learn is not None:
-        check_predicts(models[0])
-        law_for(recipe.learn.law, len(models))
+    return _plan_alignment(recipe, Ensemble.of_checked(models), data, device, tick)
+
+
+def _plan_alignment(
+    recipe: Align | Merge, ensemble: Ensemble, data: Task | None, device: torch.device, tick: Tick
+) -> Plan:
+    models, method, because = ensemble.models, recipe.method, None
+    if method is None:
+        name, because = default_method(models[0].spec, task=data is not None)
+        method = read_method(name, {}, device)
+    method.check(models)
+    method = method.resolve(data)
+    recipe = replace(recipe, method=method)
     if recipe.universe is not None and recipe.universe.folder is not None:
         load_universe(recipe.universe.folder, models)
     tick("what will be written")
-    forms = common_forms(models)
-    known = why_canonical(forms[0], recipe.learning())
-    written, reason = in_one_gauge(models[0], forms, known)
+    written, reason = ensemble.in_one_gauge(ensemble.forms, method.why_canonical(ensemble.spec))
     parts, code = parts_of(recipe, written, reason), dtype_code(recipe.write.dtype)
     planned = {x: part.planned(code) for x, part in parts.items()}
     for tensors in planned.values():
         shards(tensors, recipe.write.max_shard_size)
     writes = {folder: sum(tensor.nbytes for tensor in tensors) for folder, tensors in planned.items()}
     _check_out(recipe, sum(writes.values()))
-    memory = memory_of(models, forms, learns=recipe.method not in METHODS)
-    return Plan(recipe, models, data, device, gauge_words(reason), writes, memory, because)
+    memory = memory_of(ensemble, learns=method.learns)
+    return Plan(recipe, models, data, device, ensemble, describe_gauge(reason), writes, memory, because)
 
 
-def memory_of(models: Sequence[Checkpoint], forms: Sequence[Checkpoint], *, learns: bool) -> int:
+def memory_of(ensemble: Ensemble, *, learns: bool) -> int:
     """Bytes: that of aligning the two largest, in the size they are widened to; learning holds all models at once."""
-    sizes = [describe(x) for x in (*models, *(form for form in forms[:1] if not one_size(form.spec, models[0].spec)))]
-    more = (len(models) - 2) * FLOAT64 * max(size["parameters"] for size in sizes) if learns else 0
+    widened = [] if one_size(ensemble.spec, ensemble.models[0].spec) else [ensemble.forms[0]]
+    sizes = [describe(model) for model in (*ensemble.models, *widened)]
+    more = (len(ensemble) - 2) * FLOAT64 * max(size["parameters"] for size in sizes) if learns else 0
     return more + max(int(size["memory"]["align"]) for size in sizes)
 
 
 def parts_of(recipe: Align | Merge, models: Sequence[Checkpoint], reason: str | None) -> dict[str, Checkpoint]:
     """Folder inside the output -> checkpoint, for models in one gauge; `reason` is why that is not A's own."""
     if isinstance(recipe, Merge):
-        return {"": Simplex(models).at(recipe.shares)}
+        return {"": Simplex(models).at(recipe.lambdas)}
     if reason is None and len(models) == 2:
         return {"": models[1]}
-    return {called(i).lower(): model for i, model in enumerate(models) if i or reason is not None}
+    return {letter(i).lower(): model for i, model in enumerate(models) if i or reason is not None}
 
 
 def dtype_code(name: str | None) -> str | None:

@@ -2,82 +2,88 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
 
 from onebasin.errors import BadRecipe
-from onebasin.learn import LearnedMatching
-from onebasin.match import ActivationMatching, WeightMatching
-from onebasin.recipes.schema import within
-from onebasin.recipes.sections import Folder, Gathering, Model, Task, Write, WriteAligned, check_models
+from onebasin.match.options import Gathering
+from onebasin.methods.method import BATCH, Method
+from onebasin.options import Count, Options, Share, Size, Within
 
-Method = Literal["weight", "activation", "learned", "dual", "soft", "auto"]
-Start = Literal["weight", "activation", "identity"]
 Device = Literal["auto", "cpu", "cuda"]
-
-SECTIONS = ("start", "matching", "activation", "learn", "task")
-USED: dict[str, tuple[str, ...]] = {  # method -> the sections that it looks at
-    "weight": ("matching",),
-    "activation": ("activation", "task"),
-    "learned": SECTIONS,
-    "dual": SECTIONS,
-    "soft": SECTIONS,
-    "auto": ("learn", "task"),
-}
+Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
-class Aligning:
+class Model(Options):
+    """A checkpoint folder, or a Hub id with a branch, tag or commit."""
+
+    path: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Task(Options):
+    """Data as `load_task` names them; as many samples as there are when no number is given."""
+
+    data: str
+    samples: int | None = None
+    length: int | None = None
+    batch_size: Count = BATCH
+
+
+@dataclass(frozen=True)
+class Folder(Options):
+    """Where results go."""
+
+    out: str | None = None
+
+
+@dataclass(frozen=True)
+class Write(Folder):
+    """How a checkpoint is written: by default in the dtypes of the inputs."""
+
+    dtype: Dtype | None = None
+    max_shard_size: str = "5GB"
+
+
+@dataclass(frozen=True)
+class WriteAligned(Write):
+    """`mergekit` adds a recipe of that tool for the average."""
+
+    mergekit: bool = False
+
+
+@dataclass(frozen=True)
+class Aligning(Options):
     """Two models or more, and how the others are brought into the basis of the first.
 
-    `matching` are the options of weight matching, `activation` those of activation matching; `start` is what learning
-    begins with, and `learn` are its options; `universe` is for more than two models.  A method that is not named is
-    decided on when the models are known (`onebasin.recipes.choice`).
+    `method` is one with its options, or none: then it is decided on when the models are known.  `universe` is for more
+    than two models.
     """
 
     models: tuple[Model, ...]
     method: Method | None = None
-    start: Start | None = None
-    matching: WeightMatching | None = None
-    activation: ActivationMatching | None = None
-    learn: LearnedMatching | None = None
     universe: Gathering | None = None
     task: Task | None = None
     device: Device = "auto"
 
-    @property
-    def gathers(self) -> bool:
-        """Whether the models come together in a universe."""
-        return len(self.models) > 2 or self.universe is not None
-
-    def learning(self, *, labelled: bool = True) -> LearnedMatching:
-        """The options of learning as the method has them; without labels the end points are the teachers."""
-        chosen = self.learn or LearnedMatching()
-        if self.method == "dual":
-            chosen = replace(chosen, two_sided=True)
-        if self.method == "soft":
-            chosen = replace(chosen, permutations="soft", learn=tuple(dict.fromkeys((*chosen.learn, "heads", "units"))))
-        return chosen if labelled else replace(chosen, loss="agreement")
-
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_models(self.models)
-        self._check_universe()
-        if self.task is None and self.method not in ("weight", "auto", None):
-            step = "give the data: --task, or task.data in the recipe"
-            raise BadRecipe("task is missing", expected=f"inputs for the method {self.method}", next_step=step)
-        for section in SECTIONS:
-            if self.method and getattr(self, section) is not None and section not in USED[self.method]:
-                step = "leave it out, or choose another method"
-                raise BadRecipe(f"{section} is of no use to the method {self.method}", next_step=step)
-
-    def _check_universe(self) -> None:
         if self.universe is not None and len(self.models) == 2 and self.universe.folder is None:
             raise BadRecipe("universe is of no use to two models", next_step="leave it out, or give more models")
-        if self.universe is not None and self.start == "identity":
-            raise BadRecipe("universe is of no use to the start identity", next_step="leave it out, or start otherwise")
-        if self.universe is not None and self.universe.folder is not None and self.method == "auto":
-            step = "name a method that begins with it: weight, activation or learned"
-            raise BadRecipe("universe.folder is of no use to the method auto", next_step=step)
+        if self.method is None:
+            return
+        if self.task is None and self.method.needs != "nothing":
+            step = "give the data: --task, or task.data in the recipe"
+            raise BadRecipe("task is missing", expected=f"inputs for the method {self.method.name}", next_step=step)
+        if self.task is not None and self.method.needs == "nothing" and not self.method.learns:
+            step = "leave it out, or choose another method"
+            raise BadRecipe(f"task is of no use to the method {self.method.name}", next_step=step)
+        if self.universe is not None and not self.method.gathers(self.universe):
+            step = "leave it out, or begin with a match: weight, activation or learned"
+            raise BadRecipe(f"universe is of no use to the method {self.method.name} here", next_step=step)
 
 
 @dataclass(frozen=True)
@@ -92,39 +98,36 @@ class Align(Aligning):
 class Merge(Aligning):
     """Σ λ_m π_m(θ_m) in the basis of A.
 
-    `weights` has one number for each model, and the shares λ are these divided by their sum; of two models `weight`,
-    the share of B, says the same.
+    `shares` has one number for each model, and λ are these divided by their sum; of two models `share`, that of B, says
+    the same.
     """
 
     verb: ClassVar[str] = "merge"
-    weight: float | None = None
-    weights: tuple[float, ...] | None = None
+    share: Share | None = None
+    shares: tuple[Size, ...] | None = None
     write: Write = field(default_factory=Write)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weight is not None:
-            within("weight", self.weight, 0, 1)
-        if self.weight is not None and (self.weights is not None or len(self.models) > 2):
-            step = "write weights, with one number for each model"
-            raise BadRecipe("weight is the share of B, of two models", found=self.weight, next_step=step)
-        weights = self.weights or (1.0,)
-        if min(weights) < 0 or sum(weights) <= 0 or (self.weights and len(weights) != len(self.models)):
+        if self.share is not None and (self.shares is not None or len(self.models) > 2):
+            step = "write shares, with one number for each model"
+            raise BadRecipe("share is that of B, of two models", found=self.share, next_step=step)
+        if self.shares is not None and (len(self.shares) != len(self.models) or sum(self.shares) <= 0):
             expected = f"{len(self.models)} numbers, none below 0 and not all 0"
             step = f"give one for each model, like {','.join('1' * len(self.models))}"
-            raise BadRecipe("weights do not fit the models", expected=expected, found=weights, next_step=step)
+            raise BadRecipe("shares do not fit the models", expected=expected, found=self.shares, next_step=step)
 
     @property
-    def shares(self) -> tuple[float, ...]:
+    def lambdas(self) -> tuple[float, ...]:
         """λ: the share of every model in the average."""
-        if self.weight is not None:
-            return 1 - self.weight, self.weight
-        weights = self.weights or (1.0,) * len(self.models)
-        return tuple(weight / sum(weights) for weight in weights)
+        if self.share is not None:
+            return 1 - self.share, self.share
+        given = self.shares or (1.0,) * len(self.models)
+        return tuple(share / sum(given) for share in given)
 
 
 @dataclass(frozen=True)
-class Barrier:
+class Barrier(Options):
     """Loss and metric on the path between A and B, or on the simplex of more models, as they are.
 
     `points` are those on the path, or of three models on a side of the triangle, both ends included.
@@ -134,20 +137,27 @@ class Barrier:
     models: tuple[Model, ...]
     task: Task
     path: Literal["factor", "circuit"] = "factor"
-    points: int | None = None
+    points: Annotated[int, Within(2)] | None = None
     device: Device = "auto"
     write: Folder = field(default_factory=Folder)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_models(self.models)
-        if self.points is not None:
-            within("points", self.points, 2)
         if self.points is not None and len(self.models) > 3:
             step = "leave it out: vertices, middles of all pairs and the centre are measured"
             raise BadRecipe("points is of no use to more than three models", next_step=step)
         if self.path == "circuit" and len(self.models) > 2:
             step = "use the factor path, or measure two models"
             raise BadRecipe("the circuit path is one between two models", found=len(self.models), next_step=step)
+
+
+def check_models(models: tuple[Model, ...]) -> None:
+    """Refuse less than two."""
+    if len(models) < 2:
+        found = ", ".join(model.path for model in models) or "none"
+        step = "name them one after the other: A B"
+        raise BadRecipe("it takes two models or more", expected="2 or more models", found=found, next_step=step)
 
 
 Recipe = Align | Merge | Barrier

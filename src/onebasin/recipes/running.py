@@ -14,23 +14,26 @@ import yaml
 
 from onebasin import __version__
 from onebasin.checkpoint import whole_folder
+from onebasin.ensemble.aligned import Aligned
+from onebasin.ensemble.words import name_of
 from onebasin.errors import BadOutput
-from onebasin.landscape import Curve, Simplex, Surface, measure, measure_simplex, path_between
+from onebasin.landscape import Curve, Surface, measure, measure_simplex
 from onebasin.landscape.curve import POINTS
-from onebasin.landscape.simplex import grid
+from onebasin.match.options import Gathering
+from onebasin.methods.method import BATCH, Job, Method, Tick, silent
+from onebasin.paths import Simplex, path_between
+from onebasin.paths.simplex import grid
 from onebasin.recipes.document import plain
-from onebasin.recipes.methods import Found, find
-from onebasin.recipes.notes import noted
-from onebasin.recipes.plan import Plan, Tick, dtype_code, parts_of, prepare, silent
-from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
-from onebasin.recipes.sections import Model
+from onebasin.recipes.notes import keep_warnings
+from onebasin.recipes.plan import Plan, dtype_code, parts_of, prepare
+from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
 from onebasin.report import plot
-from onebasin.report.card import aligned_text, merged_text, model_card, name_of
-from onebasin.report.certificate import certificate, exactness
+from onebasin.report.card import describe_aligned, describe_merged, model_card
 from onebasin.report.html import write_report
 from onebasin.report.mergekit import linear_merge
 from onebasin.report.ternary import ternary
-from onebasin.report.versions import versions
+from onebasin.verification.certificate import certificate, exactness
+from onebasin.verification.versions import versions
 from onebasin.widening.widen import to_one_size
 
 
@@ -42,7 +45,7 @@ def run(
     `resume` goes on with learning that was interrupted: its state lies beside the output folder until that is written.
     `say` is told which method is taken where the recipe names none.
     """
-    with noted() as notes:
+    with keep_warnings() as notes:
         if isinstance(recipe, Barrier):
             return _measure(prepare(recipe, tick), recipe, notes, tick)
         state = Path(f"{recipe.write.out}.state")
@@ -55,75 +58,77 @@ def run(
         plan = prepare(recipe, tick)
         if plan.because is not None:
             say(plan.because)
-        assert not isinstance(plan.recipe, Barrier)
-        report = _align(plan, plan.recipe, state, notes, tick)
+        aligned = certify(plan, align(plan, state, tick), notes, tick)
+        write(plan, aligned, tick)
         shutil.rmtree(state, ignore_errors=True)
-        return report
+        return dict(aligned.certificate)
 
 
-def _align(plan: Plan, recipe: Align | Merge, state: Path, notes: list[str], tick: Tick) -> dict[str, Any]:
-    found = find(plan, recipe, state, tick)
+def align(plan: Plan, state: Path, tick: Tick = silent) -> Aligned:
+    """Carry out the method of a plan.  Learning keeps its state in `state`."""
+    recipe, method = plan.alignment
+    assert plan.ensemble is not None
+    size = recipe.task.batch_size if recipe.task else BATCH
+    return method.run(plan.ensemble, plan.data, Job(plan.device, state, recipe.universe or Gathering(), size, tick))
+
+
+def certify(plan: Plan, aligned: Aligned, notes: Iterable[str] = (), tick: Tick = silent) -> Aligned:
+    """The result with its certificate: how the models were aligned, and how exact that is."""
     tick("certificate")
-    report = certify(plan, recipe, found, notes)
-    write(plan, recipe, found, report, tick)
-    return report
-
-
-def certify(plan: Plan, recipe: Align | Merge, found: Found, notes: Iterable[str] = ()) -> dict[str, Any]:
-    """How the models were aligned, and how exact that is: what `certificate.json` holds."""
-    return {
+    recipe, method = plan.alignment
+    report = {
         "verb": recipe.verb,
         "models": [name_of(model.path) for model in recipe.models],
-        "method": recipe.method,
+        "method": method.name,
         **({} if plan.because is None else {"because": plan.because}),
-        **found.told,
+        **aligned.course,
         "inputs": None if plan.data is None else dict(plan.data.about),
         "device": str(plan.device),
-        **({"weights": list(recipe.shares)} if isinstance(recipe, Merge) else {}),
-        **_certified(plan, found),
+        **({"shares": list(recipe.lambdas)} if isinstance(recipe, Merge) else {}),
+        **_certificates(recipe, aligned),
         "warnings": list(notes),
     }
+    return replace(aligned, certificate=report)
 
 
-def _certified(plan: Plan, found: Found) -> dict[str, Any]:
+def _certificates(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
     """The certificate of the aligned model, or of all of them where there are more than one; of the reference as well
     where it could not stay as it was."""
-    each = [certificate(model, pair) for model, pair in zip(plan.models[1:], found.aligned, strict=True)]
-    first = found.aligned[0]
-    kept = {} if first.reason is None else {"reference": exactness(plan.models[0], first.a)}
+    each = [certificate(aligned, which) for which in range(1, len(aligned.moves))]
+    kept = {} if aligned.reason is None else {"reference": exactness(aligned, 0)}
     if len(each) == 1:
         return {**each[0], **kept}
-    names = [name_of(model.path) for model in plan.recipe.models[1:]]
+    names = [name_of(model.path) for model in recipe.models[1:]]
     shared = {key: each[0][key] for key in ("gauge", "versions")}
     return {**shared, **kept, "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
 
 
-def write(plan: Plan, recipe: Align | Merge, found: Found, report: dict[str, Any], tick: Tick = silent) -> None:
+def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> None:
     """The output folder: checkpoints, maps, certificate, recipe, model card, report; all of it or nothing."""
-    out, write, reason = Path(str(recipe.write.out)), recipe.write, found.aligned[0].reason
-    parts = parts_of(recipe, found.models, reason)
+    recipe, method = plan.alignment
+    out, parts = Path(str(recipe.write.out)), parts_of(recipe, aligned.models, aligned.reason)
     with whole_folder(out) as partial:
         for folder, part in parts.items():
             part.save(
-                partial / folder, dtype=dtype_code(write.dtype), max_shard_size=write.max_shard_size,
+                partial / folder, dtype=dtype_code(recipe.write.dtype), max_shard_size=recipe.write.max_shard_size,
                 progress=lambda done, total: tick("writing", done, total),
             )  # fmt: skip
-        found.save(partial)
-        (partial / "certificate.json").write_text(json.dumps(report, indent=2) + "\n")
+        aligned.save_maps(partial)
+        (partial / "certificate.json").write_text(json.dumps(aligned.certificate, indent=2) + "\n")
         (partial / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
-        (partial / "README.md").write_text(_card(recipe), encoding="utf-8")
+        (partial / "README.md").write_text(_card(recipe, method), encoding="utf-8")
         if isinstance(recipe, Align) and recipe.write.mergekit:
             folders = [str(out.resolve() / folder) for folder in parts]
-            text = linear_merge([_address(recipe.models[0]), *folders] if reason is None else folders)
-            (partial / "mergekit.yaml").write_text(text, encoding="utf-8")
+            whole = [_address(recipe.models[0]), *folders] if aligned.reason is None else folders
+            (partial / "mergekit.yaml").write_text(linear_merge(whole), encoding="utf-8")
         write_report(partial)
 
 
-def _card(recipe: Align | Merge) -> str:
+def _card(recipe: Align | Merge, method: Method) -> str:
     names = [name_of(model.path) for model in recipe.models]
     if isinstance(recipe, Align):
-        return model_card("Aligned model", names, aligned_text(names, str(recipe.method)))
-    return model_card("Merged model", names, merged_text(names, recipe.shares, str(recipe.method)))
+        return model_card("Aligned model", names, describe_aligned(names, method))
+    return model_card("Merged model", names, describe_merged(names, recipe.lambdas, method))
 
 
 def _address(model: Model) -> str:
@@ -165,7 +170,7 @@ def _curve(plan: Plan, recipe: Barrier, tick: Tick) -> Curve:
     tick("measuring", 0, points)
     return measure(
         path_between(recipe.path, a, b), plan.data, points, batch_size=recipe.task.batch_size, device=plan.device,
-        tick=lambda weight: tick(f"measured λ = {weight:.2g}", next(done), points),
+        tick=lambda share: tick(f"measured λ = {share:.2g}", next(done), points),
     )  # fmt: skip
 
 

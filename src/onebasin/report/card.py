@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+
+from onebasin.ensemble.words import join_words
+from onebasin.methods.method import Method
 
 
-def name_of(source: str) -> str:
-    """A Hub id as it is; of a local folder only its own name, never where it lies."""
-    folder = Path(source).expanduser()
-    return folder.resolve().name if folder.is_dir() else source
-
-
-def aligned_text(names: Sequence[str], method: str) -> str:
+def describe_aligned(names: Sequence[str], method: Method) -> str:
     """What an aligned model is."""
-    kept = "close to that" if method == "soft" else "that"
+    kept = "that" if method.exact else "close to that"
     return (
-        f"{listed(names[1:])} in the basis of {names[0]}, by onebasin (method: {method}). "
-        f"The function is {kept} of the original."
+        f"{join_words(names[1:])} in the basis of {names[0]}, by onebasin. The function is {kept} of the original.\n\n"
+        f"Method `{method.name}`: {method.summary}."
     )
 
 
-def merged_text(names: Sequence[str], shares: Sequence[float], method: str) -> str:
+def describe_merged(names: Sequence[str], shares: Sequence[float], method: Method) -> str:
     """What a merged model is made of."""
-    parts = listed([f"{share:.4g} of {name}" for name, share in zip(names, shares, strict=True)])
-    return f"{parts}, aligned and averaged by onebasin (method: {method})."
-
-
-def listed(words: Sequence[str]) -> str:
-    """One, two and three."""
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    parts = join_words([f"{share:.4g} of {name}" for name, share in zip(names, shares, strict=True)])
+    return f"{parts}, aligned and averaged by onebasin.\n\nMethod `{method.name}`: {method.summary}."
 
 
 def model_card(title: str, names: Sequence[str], text: str) -> str:

@@ -34,7 +34,7 @@ def plot(curves: Mapping[str, Curve], out: str | Path, *, metric: str | None = N
         for name, curve in curves.items():
             _draw_loss(loss, name, curve)
             values = [e.metrics[metric] for e in curve.evaluations]
-            _finish(other, other.plot(curve.weights, values, marker=".", label=name)[0].get_color(), curve, values)
+            _finish(other, other.plot(curve.shares, values, marker=".", label=name)[0].get_color(), curve, values)
         _label(loss, "loss (nats)")
         _label(other, metric.replace("_", " "))
         figure.savefig(out, dpi=150, metadata={"Date": None} if out.suffix == ".svg" else None)
@@ -53,13 +53,13 @@ def _draw_loss(axes: Axes, name: str, curve: Curve) -> None:
     losses = [e.loss for e in curve.evaluations]
     errors = [e.standard_error for e in curve.evaluations]
     label = f"{name}: barrier {curve.barrier:.3g} at λ = {curve.barrier_at:.2g}"
-    line = axes.errorbar(curve.weights, losses, yerr=errors, marker=".", label=label)
+    line = axes.errorbar(curve.shares, losses, yerr=errors, marker=".", label=label)
     _finish(axes, line[0].get_color(), curve, losses)
 
 
 def _finish(axes: Axes, colour: Any, curve: Curve, values: Sequence[float]) -> None:
     """The chord between the end points, and the end points themselves."""
-    ends = ([curve.weights[0], curve.weights[-1]], [values[0], values[-1]])
+    ends = ([curve.shares[0], curve.shares[-1]], [values[0], values[-1]])
     axes.plot(*ends, linestyle="--", linewidth=0.8, color=colour)
     axes.plot(*ends, linestyle="", marker="o", color=colour)
 

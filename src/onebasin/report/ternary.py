@@ -19,11 +19,11 @@ def ternary(surface: Mapping[str, Any]) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure  # not pyplot: no window system, no global state
 
-    if len(surface["weights"][0]) != 3:
-        found = len(surface["weights"][0])
+    if len(surface["shares"][0]) != 3:
+        found = len(surface["shares"][0])
         raise OnebasinError("A triangle has three corners", expected="three models", found=found)
     names = surface.get("models", ["A", "B", "C"])
-    x, y = zip(*(place(point) for point in surface["weights"]), strict=True)
+    x, y = zip(*(place(point) for point in surface["shares"]), strict=True)
     losses = [point["loss"] for point in surface["points"]]
     with rc_context({"svg.hashsalt": "onebasin", "svg.fonttype": "none"}):  # equal surfaces, equal files
         figure = Figure(figsize=(5.6, 4.4), layout="constrained")
@@ -35,7 +35,7 @@ def ternary(surface: Mapping[str, Any]) -> str:
             axes.annotate(f"{name}\n{corner['loss']:.3f}", (u, v), (0, 6 if v else -6), textcoords="offset points",
                           ha="center", va="bottom" if v else "top")  # fmt: skip
         barrier = surface["barrier"]
-        axes.plot(*place(barrier["weights"]), linestyle="", marker="x", color="red", clip_on=False)
+        axes.plot(*place(barrier["shares"]), linestyle="", marker="x", color="red", clip_on=False)
         figure.suptitle(f"barrier {barrier['loss']:.3g} ± {barrier['standard_error']:.2g}, at the red cross")
         axes.set_aspect("equal")
         axes.axis("off")
@@ -45,7 +45,7 @@ def ternary(surface: Mapping[str, Any]) -> str:
     return drawn.getvalue()
 
 
-def place(weights: Sequence[float]) -> tuple[float, float]:
+def place(shares: Sequence[float]) -> tuple[float, float]:
     """Where a point of the simplex lies in the picture."""
-    x, y = (sum(w * corner[axis] for w, corner in zip(weights, CORNERS, strict=True)) for axis in (0, 1))
+    x, y = (sum(w * corner[axis] for w, corner in zip(shares, CORNERS, strict=True)) for axis in (0, 1))
     return x, y

@@ -80,7 +80,7 @@ def _windows(models: Sequence[Checkpoint], samples: int, length: int, seed: int,
     """Sampled from each model in turn, at temperature 1, from its first token or any."""
     import torch
 
-    from onebasin.stock import stock_model
+    from onebasin.checkpoint.stock import stock_model
 
     shares = [len(range(i, samples, len(models))) for i in range(len(models))]
     made = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +26,11 @@ def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object, *, extra: 
     out ("split").  The result is in canonical form.  Raises `NotExpressible` where the larger model cannot compute the
     same, and `Incompatible` where the target differs in more than sizes.
     """
-    form = canonicalize(checkpoint).checkpoint
+    return widen_form(canonicalize(checkpoint).checkpoint, target, extra=extra)
+
+
+def widen_form(form: Checkpoint, target: Mapping[str, Any] | object, *, extra: str = EXTRA[0]) -> Checkpoint:
+    """`widen` of a model that is in canonical form already."""
     config = target_config(form, target)
     spec = target_spec(form.spec, config)
     embedding = embeddings(form.spec, spec, extra)
@@ -40,13 +44,22 @@ def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object, *, extra: 
     return form.derive({leaf.name: recipe(leaf) for leaf in form.spec.leaves.values()}, spec=spec, config=config)
 
 
-def to_one_size(*models: Checkpoint) -> tuple[Checkpoint, ...]:
-    """All as they are where they have one size and eps; otherwise all in the smallest size that each widens to."""
-    if all(one_size(models[0].spec, model.spec) for model in models[1:]):
-        return models
-    forms = [canonicalize(model).checkpoint for model in models]
+def same_size(models: Sequence[Checkpoint]) -> bool:
+    """Whether all models have the sizes and the eps of the first."""
+    return all(one_size(models[0].spec, model.spec) for model in models[1:])
+
+
+def widen_forms(forms: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
+    """Canonical forms as they are where they have one size; otherwise in the smallest size that all widen to."""
+    if same_size(forms):
+        return tuple(forms)
     settings = common_config(*(form.spec for form in forms))
-    return tuple(widen(form, settings) for form in forms)
+    return tuple(widen_form(form, settings) for form in forms)
+
+
+def to_one_size(*models: Checkpoint) -> tuple[Checkpoint, ...]:
+    """All as they are where they have one size and eps; otherwise canonical forms of one size."""
+    return models if same_size(models) else widen_forms([canonicalize(model).checkpoint for model in models])
 
 
 def gain_leaves(spec: ModelSpec) -> set[str]:
@@ -74,10 +87,12 @@ def embed(embedding: Embedding, tensor: Tensor, dim: int, rep: Rep = Rep.VEC, *,
     return placed.masked_fill(nothing, empty)
 
 
-def embedded_outputs(small: Checkpoint, large: ModelSpec, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What a widened model returns where the original returns `found`: hidden states lie in the larger space."""
-    form = canonicalize(small).checkpoint.spec
-    embedding = embeddings(form, large)
+def embedded_outputs(small: ModelSpec, large: ModelSpec, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What a widened model returns where the original returns `found`: hidden states lie in the larger space.
+
+    `small` is the table of the original in canonical form, `large` that of the widened model.
+    """
+    embedding = embeddings(small, large)
     return {
         name: value if (axis := large.outputs[name]) is None else embed(embedding[axis.space], value, -1 % value.ndim)
         for name, value in found.items()

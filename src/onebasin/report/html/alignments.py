@@ -8,7 +8,7 @@ from onebasin.report.html.bars import histogram, permutation_matrix
 from onebasin.report.html.facts import Data, aligned_models
 from onebasin.report.html.lines import line_chart
 from onebasin.report.html.markup import Markup, Section, chart, join, legend, table, tag
-from onebasin.report.html.words import kept
+from onebasin.report.html.words import describe_exactness
 
 DEGREES = {0.0: "0°", 45.0: "45°", 90.0: "90°", 135.0: "135°", 180.0: "180°"}
 HEADS = "A row is a head of the reference; the filled square in it is the head of the other model that took its place."
@@ -71,11 +71,12 @@ def proof(model: Data) -> Markup:
     more: list[list[object]] = [
         ["gauge", model["gauge"]],
         ["distance of the weights", f"{model['distance_before']:.4g} → {model['distance_after']:.4g}"],
-        ["sweeps", f"{model['sweeps']}{'' if model['converged'] else ', not converged'}"],
         ["orthogonality error", f"{model['orthogonality_error']:.1e}"],
     ]
+    if "sweeps" in model:
+        more.append(["sweeps", f"{model['sweeps']}{'' if model['converged'] else ', not converged'}"])
     return join(
-        tag("p", kept(model)),
+        tag("p", describe_exactness(model)),
         table(["outputs, moved model against original", "largest difference", "rounding alone"], drifts),
         table(["what was done", ""], more),
     )

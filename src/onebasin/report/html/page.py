@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from onebasin.ensemble.words import join_words
 from onebasin.report.html.facts import Facts, read_facts
 from onebasin.report.html.markup import Markup, join, tag
 from onebasin.report.html.sections import sections
-from onebasin.report.html.words import listed
 
 TITLES = {
     "align": "{others} in the basis of {first}",
@@ -26,7 +26,7 @@ def write_report(folder: Path) -> None:
 def page(facts: Facts) -> str:
     """The whole document."""
     first, *others = facts.names
-    title = TITLES[facts.verb].format(first=first, others=listed(others), all=listed(facts.names))
+    title = TITLES[facts.verb].format(first=first, others=join_words(others), all=join_words(facts.names))
     body = [
         tag("section", tag("h2", heading), content, id=name, aria_label=heading)
         for name, heading, content in sections(facts)

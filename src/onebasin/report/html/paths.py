@@ -8,7 +8,7 @@ from onebasin.report.html.bars import bar_chart
 from onebasin.report.html.facts import Data
 from onebasin.report.html.lines import Rise, line_chart
 from onebasin.report.html.markup import Markup, chart, join, legend, table, tag
-from onebasin.report.html.words import metric_of, number
+from onebasin.report.html.words import format_metric, metric_of
 
 SHARES = {0.0: "A", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "B"}
 
@@ -17,11 +17,13 @@ def methods(demo: Data) -> Markup:
     """Bars of barrier and midpoint, and the table behind them."""
     metric, rows, name = demo["metric"], demo["rows"], demo["metric"].replace("_", " ")
     barriers, midpoints = ({row["method"]: row[key] for row in rows} for key in ("barrier", "midpoint"))
-    ends = rows[0]["ends"], f"end points: {number(rows[0]['ends'], metric)}"
+    ends = rows[0]["ends"], f"end points: {format_metric(rows[0]['ends'], metric)}"
     heights = bar_chart(barriers, {n: f"{v:.3f}" for n, v in barriers.items()}, "loss barrier by method")
-    middles = bar_chart(midpoints, {n: number(v, metric) for n, v in midpoints.items()}, f"{name} by method", ends)
+    middles = bar_chart(
+        midpoints, {n: format_metric(v, metric) for n, v in midpoints.items()}, f"{name} by method", ends
+    )
     cells: list[list[object]] = [
-        [row["method"], f"{row['barrier']:.3f}", *(number(row[key], metric) for key in ("midpoint", "ends")),
+        [row["method"], f"{row['barrier']:.3f}", *(format_metric(row[key], metric) for key in ("midpoint", "ends")),
          f"{row['seconds']:.1f}"]
         for row in rows
     ]  # fmt: skip
@@ -51,7 +53,7 @@ def curves(found: Mapping[str, Data]) -> Markup:
     other = line_chart(metrics, about, f"{name}{unit}", chords=True, marks=SHARES)
     task, samples = first["task"], first["ends"]["a"]["samples"]
     split = f", split {task['split']}" if "split" in task else ""
-    note = f"{task['name']}{split}, {samples:,} samples, {len(first['weights'])} points, {first['path']} path."
+    note = f"{task['name']}{split}, {samples:,} samples, {len(first['shares'])} points, {first['path']} path."
     return join(
         tag("div", chart("Loss", loss), chart(name.capitalize(), other), class_="charts"),
         legend([f"{name}: barrier {curve['barrier']['loss']:.3f}" for name, curve in found.items()]),
@@ -61,7 +63,7 @@ def curves(found: Mapping[str, Data]) -> Markup:
 
 
 def on_path(curve: Data, values: list[float]) -> list[tuple[float, float]]:
-    return list(zip(curve["weights"], values, strict=True))
+    return list(zip(curve["shares"], values, strict=True))
 
 
 def rise(curve: Data) -> Rise | None:
@@ -69,16 +71,16 @@ def rise(curve: Data) -> Rise | None:
     barrier, (a, b) = curve["barrier"], (end["loss"] for end in curve["ends"].values())
     if barrier["loss"] <= 0:
         return None
-    chord = (1 - barrier["weight"]) * a + barrier["weight"] * b
-    return Rise(barrier["weight"], chord, chord + barrier["loss"], f"barrier {barrier['loss']:.3g}")
+    chord = (1 - barrier["share"]) * a + barrier["share"] * b
+    return Rise(barrier["share"], chord, chord + barrier["loss"], f"barrier {barrier['loss']:.3g}")
 
 
 def points(name: str, curve: Data) -> Markup:
     measured = list(curve["points"][0]["metrics"])
     rows: list[list[object]] = []
-    for weight, p in zip(curve["weights"], curve["points"], strict=True):
+    for share, p in zip(curve["shares"], curve["points"], strict=True):
         numbers = p["loss"], p["standard_error"], *(p["metrics"][m] for m in measured)
-        rows.append([f"{weight:.3g}", *(f"{value:.4f}" for value in numbers)])
+        rows.append([f"{share:.3g}", *(f"{value:.4f}" for value in numbers)])
     return join(tag("h3", name), table(["λ", "loss", "± s.e.", *(m.replace("_", " ") for m in measured)], rows))
 
 
@@ -89,7 +91,7 @@ def simplex(surface: Data) -> Markup:
     places += [(" and ".join(names[i] for i in point["between"]), point) for point in surface["midpoints"]]
     places.append(("all alike", surface["centre"]))
     cells: list[list[object]] = [
-        [name, f"{point['loss']:.4f}", number(point["metrics"][metric], metric)] for name, point in places
+        [name, f"{point['loss']:.4f}", format_metric(point["metrics"][metric], metric)] for name, point in places
     ]
     return join(
         triangle(surface) if len(names) == 3 else None, table(["average of", "loss", metric.replace("_", " ")], cells)

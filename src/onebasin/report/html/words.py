@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onebasin.ensemble.words import join_words
 from onebasin.report.curves import METRICS
 from onebasin.report.html.facts import Data, Facts, aligned_models
-
-EXACT = 1e-9  # what float64 outputs may move by
+from onebasin.verification.verify import PROMISE
 
 
 def metric_of(curve: Data) -> str:
@@ -15,14 +15,14 @@ def metric_of(curve: Data) -> str:
     return next(metric for metric in METRICS if metric in curve["points"][0]["metrics"])
 
 
-def number(value: float, metric: str) -> str:
+def format_metric(value: float, metric: str) -> str:
     """A metric without its name."""
     return f"{value:.1%}" if metric == "accuracy" else f"{value:.2f}"
 
 
-def shown(value: float, metric: str) -> str:
+def name_metric(value: float, metric: str) -> str:
     """A metric with its name."""
-    return f"{number(value, metric)} {metric.replace('_', ' ')}"
+    return f"{format_metric(value, metric)} {metric.replace('_', ' ')}"
 
 
 def summary(facts: Facts) -> list[str]:
@@ -35,7 +35,7 @@ def summary(facts: Facts) -> list[str]:
     if facts.surface is not None:
         barrier = facts.surface["barrier"]
         said.append(
-            f"Among all averages of {listed(facts.names)} the loss rises by up to {barrier['loss']:.3g} ± "
+            f"Among all averages of {join_words(facts.names)} the loss rises by up to {barrier['loss']:.3g} ± "
             f"{barrier['standard_error']:.1g} above the plane through the models themselves."
         )
     return said
@@ -55,7 +55,7 @@ def _of_demo(demo: Data) -> list[str]:
 def _of_curve(curve: Data) -> str:
     barrier, metric = curve["barrier"], metric_of(curve)
     a, b = curve["ends"]["a"], curve["ends"]["b"]
-    ends = " and ".join(shown(end["metrics"][metric], metric) for end in (a, b))
+    ends = " and ".join(name_metric(end["metrics"][metric], metric) for end in (a, b))
     if barrier["loss"] <= 2 * barrier["standard_error"]:
         verdict = "There is no barrier beyond the error of the measurement: the models lie in one basin."
     elif barrier["loss"] < 0.1 * max(a["loss"], b["loss"]):
@@ -64,7 +64,7 @@ def _of_curve(curve: Data) -> str:
         verdict = "The models lie in different basins as they are; `onebasin align` looks for a common one."
     return (
         f"On the way from {curve['a']} to {curve['b']} the loss rises by up to {barrier['loss']:.3g} ± "
-        f"{barrier['standard_error']:.1g} above the straight line between its ends, at λ = {barrier['weight']:.2g}. "
+        f"{barrier['standard_error']:.1g} above the straight line between its ends, at λ = {barrier['share']:.2g}. "
         f"The end points reach {ends}. {verdict}"
     )
 
@@ -72,11 +72,11 @@ def _of_curve(curve: Data) -> str:
 def _of_alignment(verb: str, names: Sequence[str], report: Data) -> list[str]:
     how = f"by the method {report['method']}"
     if verb == "merge":
-        shares = [f"{share:.3g} of {name}" for name, share in zip(names, report["weights"], strict=True)]
-        said = [f"{listed(shares)}, aligned {how} and averaged."]
+        shares = [f"{share:.3g} of {name}" for name, share in zip(names, report["shares"], strict=True)]
+        said = [f"{join_words(shares)}, aligned {how} and averaged."]
     else:
-        said = [f"{listed(names[1:])} in the basis of {names[0]}, found {how}."]
-    said += list(dict.fromkeys(kept(model) for model in aligned_models(report)))
+        said = [f"{join_words(names[1:])} in the basis of {names[0]}, found {how}."]
+    said += list(dict.fromkeys(describe_exactness(model) for model in aligned_models(report)))
     if "why" in report:
         said.append(f"How it was found: {report['why']}.")
     elif "learning" in report:
@@ -85,20 +85,15 @@ def _of_alignment(verb: str, names: Sequence[str], report: Data) -> list[str]:
     return said
 
 
-def listed(words: Sequence[str]) -> str:
-    """One, two and three."""
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-
-
-def kept(certificate: Data) -> str:
+def describe_exactness(certificate: Data) -> str:
     """Whether the moved model computes what it did, in words."""
     drift = certificate["output_drift"]["float64"]
-    if drift <= EXACT:
+    if drift <= PROMISE:
         return f"The moved model computes what it did before: in float64 its outputs differ by {drift:.1e}."
     if not certificate.get("learning", {}).get("function_kept", True):
         return (
             f"The moved model is close to the original, not equal: soft permutations moved its outputs by {drift:.1e}."
         )
     return (
-        f"The outputs of the moved model differ by {drift:.1e} in float64, more than {EXACT:g}: look at it with care."
+        f"The outputs of the moved model differ by {drift:.1e} in float64, more than {PROMISE:g}: look at it with care."
     )

@@ -1,0 +1,147 @@
+"""Aligned: models in one basis, so that their tensors can be averaged entry by entry.  What every method returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from torch import Tensor
+
+from onebasin.alignment import Alignment, transport
+from onebasin.canonical.rewrites import split_gain
+from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.sources import Source, live, opened
+from onebasin.ensemble.ensemble import Ensemble
+from onebasin.ensemble.storage import save_universe
+from onebasin.errors import OnebasinError
+from onebasin.paths.simplex import Simplex
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Live = TypeVar("Live", bound="PreTrainedModel")
+
+
+@dataclass(frozen=True)
+class Move:
+    """What takes a canonical form into the common basis: maps, then gains.
+
+    `gains` multiply the gain of norms and divide what reads them.  A model that `stays` is in the basis already.
+    """
+
+    alignment: Alignment
+    gains: Mapping[str, Tensor] = field(default_factory=dict)
+    stays: bool = False
+
+    def __call__(self, form: Checkpoint) -> Checkpoint:
+        """The form in the common basis: the same function."""
+        moved = form if self.stays else transport(form, self.alignment)
+        for norm, factor in self.gains.items():
+            moved = split_gain(moved, norm, factor)
+        return moved
+
+
+@dataclass(frozen=True, repr=False)
+class Aligned:
+    """An ensemble, one move for each of its models, and the course of the run that found them, as plain data.
+
+    `why_canonical` is a reason why the first model cannot stay as it is.  `certificate` says how the models were
+    aligned and how exact that is, once they are certified; `writer` is what `save` uses.
+    """
+
+    ensemble: Ensemble
+    moves: tuple[Move, ...]
+    course: Mapping[str, Any] = field(default_factory=dict)
+    why_canonical: str | None = None
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+    writer: Callable[[Aligned, Path, str | None], None] | None = None
+
+    @cached_property
+    def forms(self) -> tuple[Checkpoint, ...]:
+        """All models in canonical form and in one basis; lazily, leaf by leaf."""
+        return tuple(move(form) for move, form in zip(self.moves, self.ensemble.forms, strict=True))
+
+    @cached_property
+    def _written(self) -> tuple[tuple[Checkpoint, ...], str | None]:
+        return self.ensemble.in_one_gauge(self.forms, self.why_canonical)
+
+    @property
+    def models(self) -> tuple[Checkpoint, ...]:
+        """All models in one gauge, the reference first: in its own where `reason` is None, else canonical."""
+        return self._written[0]
+
+    @property
+    def reason(self) -> str | None:
+        """Why the reference is not as it was, if it is not: a tied head, a gain near zero, a smaller size."""
+        return self._written[1]
+
+    @property
+    def alignments(self) -> tuple[Alignment, ...]:
+        """The maps of every model into the common basis; the identity for a first model that stays."""
+        return tuple(move.alignment for move in self.moves)
+
+    @property
+    def alignment(self) -> Alignment:
+        """The maps that took B into the basis of A, one per space."""
+        return self.moves[1].alignment
+
+    def distances(self, which: int = 1) -> tuple[float, float]:
+        """Distance of weights between the first model and model `which`: before, and as they are aligned."""
+        forms = self.ensemble.forms
+        return self.ensemble.distance(forms[0], forms[which]), self.ensemble.distance(self.forms[0], self.forms[which])
+
+    def merged(self, shares: Sequence[float] | None = None) -> Checkpoint:
+        """Σ λ_m θ_m, a stock checkpoint; λ are the `shares` divided by their sum, all the same if not given."""
+        given = [1.0] * len(self.moves) if shares is None else list(shares)
+        if sum(given) <= 0:
+            step = "give one number for each model, none below 0"
+            raise OnebasinError("An average needs shares", expected="a sum above 0", found=shares, next_step=step)
+        return Simplex(self.models).at([share / sum(given) for share in given])
+
+    @overload
+    def apply(self, source: str | Path | Checkpoint, which: int = 1) -> Checkpoint: ...
+    @overload
+    def apply(self, source: Live, which: int = 1) -> Live: ...
+    def apply(self, source: Source, which: int = 1) -> Checkpoint | PreTrainedModel:
+        """Another model moved like model `which` (B is 1), such as a later checkpoint of it: the same function.
+
+        It can be averaged with `models[0]`.  A live model comes back as a live model of its class, everything else as a
+        checkpoint.
+        """
+        form = self.moves[which](self.ensemble.form_of(opened(source)))
+        (_, moved), _ = self.ensemble.in_one_gauge((self.forms[0], form), self.reason)
+        return moved if isinstance(source, str | Path | Checkpoint) else live(moved)
+
+    def save_maps(self, folder: Path) -> None:
+        """Write the alignment of B, or those of all models where there are more."""
+        if len(self.moves) == 2 and "universe" not in self.course:
+            self.alignment.save(folder)
+        else:
+            save_universe(self.ensemble.models, self.alignments, self.course["universe"], folder)
+
+    def save(self, folder: str | Path, *, dtype: str | None = None) -> None:
+        """Write what `onebasin align` writes: the models that were moved, maps, certificate, recipe, report.
+
+        `recipe.yaml` makes the folder again if all models were given as folders or Hub ids; else it is a record.
+        """
+        if self.writer is None:
+            step = "align with onebasin.align, or save the models one by one: .models[1].save(FOLDER)"
+            raise OnebasinError("This alignment was not made by a verb", next_step=step)
+        self.writer(self, Path(folder), dtype)
+
+    def __repr__(self) -> str:
+        spec, report = self.ensemble.spec, self.certificate
+        lines = [f"Aligned: {len(self.moves)} × {spec.architecture}, method {report.get('method', 'unknown')}"]
+        lines += [f"  {report[key]}" for key in ("because", "why") if report.get(key)]
+        for name, own in zip(report.get("models", [])[1:], report.get("aligned", [report]), strict=False):
+            drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in own["output_drift"].items())
+            lines.append(f"  {name}: distance {own['distance_before']:.4g} -> {own['distance_after']:.4g}")
+            lines.append(f"    output drift {drift}")
+        if "learning" in self.course:
+            before, after = self.course["learning"]["history"][0]["midpoint"], self.course["learning"]["midpoint"]
+            lines.append(f"  loss at the midpoint, on samples held back: {before:.4f} -> {after:.4f}")
+        gauge = report.get("gauge", "not certified")
+        return "\n".join([*lines, f"  gauge: {gauge}", "  next: .merged().save(FOLDER), .save(FOLDER)"])

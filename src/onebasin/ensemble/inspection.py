@@ -1,0 +1,137 @@
+"""Describe a checkpoint from its headers: spaces, families and why, group dimension, ties, memory.  Free of torch."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from onebasin.canonical.structure import canonical_spec
+from onebasin.checkpoint import Checkpoint
+from onebasin.ensemble.compatibility import obstacles
+from onebasin.families import MONOMIAL, SCALED_PERMUTATION
+from onebasin.spec import ModelSpec
+
+FLOAT64 = 8  # bytes
+RUNTIME = 450_000_000  # bytes that Python, torch and transformers take before any weight is read
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection:
+    """What `describe` or `describe_pair` says, and one sentence on what it means."""
+
+    report: dict[str, Any]
+
+    @property
+    def ready(self) -> bool:
+        """Nothing blocks an alignment."""
+        return bool(self.report.get("alignable", True))
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """The description of each model."""
+        return [self.report[side] for side in "ab"] if "a" in self.report else [self.report]
+
+    def advice(self, *names: str, memory: int | None = None) -> str:
+        """Ready, or what blocks; then what to type next.
+
+        `names` are what the models are called, `memory` how many bytes of it are here.
+        """
+        names = names or tuple(model["model"] for model in self.models)
+        if not self.ready:
+            blocking = [found for found in self.report["obstacles"] if found["blocks"]]
+            what = ", ".join(dict.fromkeys(found["what"] for found in blocking))
+            return f"not ready: these two cannot be aligned as they are ({what}); next: {blocking[0]['next_step']}"
+        needed = max(model["memory"]["align"] for model in self.models)
+        if memory is not None and needed > memory:
+            here = f"aligning takes about {needed / 1e9:.1f} GB of memory, and {memory / 1e9:.1f} GB are here"
+            return f"not ready: {here}; next: use a larger machine"
+        if len(names) == 1:
+            return f"ready; next: onebasin verify {names[0]}, or onebasin inspect {names[0]} B with the model to align"
+        return f"ready: nothing blocks an alignment; next: onebasin align {' '.join(names)} -o OUT"
+
+    def __repr__(self) -> str:
+        lines = []
+        for model in self.models:
+            lines.append(f"{model['architecture']}  {model['model']}  {model['parameters']:,} parameters")
+            lines += [
+                f"  {name:<20} {space['size']:>6}  {space['family']}" + (f"  ({count} times)" if count > 1 else "")
+                for name, count, space in kinds(model["spaces"])
+            ]
+        return "\n".join([*lines, self.advice()])
+
+
+def inspect(a: Checkpoint, b: Checkpoint | None = None) -> Inspection:
+    """One model, or two and what stands between them."""
+    return Inspection(describe(a) if b is None else describe_pair(a, b))
+
+
+def describe(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Everything `inspect` prints of one model, as plain data."""
+    stored, free = checkpoint.spec, canonical_spec(checkpoint)
+    spaces = [_space(name, stored, free) for name in free.spaces]
+    parameters = sum(math.prod(shape) for shape in stored.keys.values())
+    return {
+        "model": str(checkpoint.store.folder),
+        "model_type": stored.model_type,
+        "architecture": stored.architecture,
+        "parameters": parameters,
+        "bytes": checkpoint.store.nbytes,
+        "dtypes": dict(Counter(kind for _, kind in checkpoint.stored.values())),
+        "tied": stored.constants.get("tied embedding"),
+        "spaces": spaces,
+        "dimension": sum(space["dimension"] for space in spaces),
+        "attention_dimension": {a.name: _attention_dimension(free, a.value) for a in free.attentions},
+        "kept_gains": {norm.name: norm.blocked for norm in free.norms.values() if norm.blocked},
+        "memory": {
+            "verify": RUNTIME + 4 * FLOAT64 * parameters,  # canonical and moved form, running model, one in the making
+            "align": RUNTIME + 5 * FLOAT64 * parameters + _unit_pairs(free),  # two forms, two models, one in the making
+        },
+    }
+
+
+def _unit_pairs(spec: ModelSpec) -> int:
+    """Bytes to compare n hidden units with n others: some n × n matrices, more where every pair has a scale."""
+    families = {name: spec.family(name) for name, space in spec.spaces.items() if space.base is None}
+    units = {name: family for name, family in families.items() if family <= MONOMIAL}
+    counts = {name: 24 if family >= SCALED_PERMUTATION else 10 for name, family in units.items()}
+    return FLOAT64 * max((count * spec.spaces[name].size ** 2 for name, count in counts.items()), default=0)
+
+
+def describe_pair(a: Checkpoint, b: Checkpoint) -> dict[str, Any]:
+    """Both models and what stands between them."""
+    found = [asdict(obstacle) for obstacle in obstacles(a, b)]
+    return {"a": describe(a), "b": describe(b), "obstacles": found, "alignable": not any(o["blocks"] for o in found)}
+
+
+def _space(name: str, stored: ModelSpec, free: ModelSpec) -> dict[str, Any]:
+    space = free.spaces[name]
+    before = stored.family(name) if name in stored.spaces else None
+    return {
+        "name": name,
+        "size": space.size,
+        "fibres": free.fibres(name),
+        "base": space.base,
+        "family": free.family(name).name,
+        "members": free.family(name).members,
+        "as_stored": before.name if before else None,
+        "dimension": free.dimension(name),
+        "because": [{"operation": op.name, "admits": op.admits.name, "why": op.why} for op in free.ops(name)],
+    }
+
+
+def _attention_dimension(spec: ModelSpec, value: str) -> int:
+    """Real dimension of one attention layer's group: all inside-head maps over its heads."""
+    (heads,) = {spec.spaces[axis.space].base for _, axis in spec.leaves[spec.linears[value].weight].spaces()} - {None}
+    return sum(spec.dimension(name) for name, space in spec.spaces.items() if space.base == heads)
+
+
+def kinds(spaces: list[dict[str, Any]]) -> list[tuple[str, int, dict[str, Any]]]:
+    """Spaces that differ only in their layer, together: (name with the layer range, count, one of them)."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for space in spaces:
+        kind = re.sub(r"layers\.\d+\.", "layers.*.", space["name"])
+        groups.setdefault((kind, space["size"], space["fibres"], space["family"]), []).append(space)
+    return [(kind, len(members), members[0]) for (kind, *_), members in groups.items()]

@@ -1,0 +1,27 @@
+"""What models and results are called, everywhere alike.  Free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def letter(i: int) -> str:
+    """A, B, C, ...: what the i-th model is called; numbers when the letters are used up."""
+    return chr(ord("A") + i) if i < 26 else str(i + 1)
+
+
+def name_of(source: str) -> str:
+    """A Hub id as it is; of a local folder only its own name, never where it lies."""
+    folder = Path(source).expanduser()
+    return folder.resolve().name if folder.is_dir() else source
+
+
+def join_words(words: Sequence[str]) -> str:
+    """One, two and three."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def describe_gauge(reason: str | None) -> str:
+    """In which gauge the result is written; `reason` is why that is not the reference's."""
+    return "the reference's" if reason is None else f"canonical, all models: {reason}"

@@ -1,0 +1,192 @@
+"""Learned matching from end to end: models that are aligned somehow in, better aligned ones out.
+
+Two models or more, one program: which latents exist and how λ is drawn is all that differs (first paper, algorithm 1;
+third paper).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from onebasin.alignment import Alignment, transport
+from onebasin.ensemble.aligned import Aligned, Move
+from onebasin.landscape.teacher import check_labelled, check_predicts
+from onebasin.learn.coordinates import Coordinates
+from onebasin.learn.course import Progress, Run
+from onebasin.learn.objective import Objective
+from onebasin.learn.options import LearnedMatching
+from onebasin.learn.stacks import OURS, Variation, free_gains
+from onebasin.learn.state import load_state
+from onebasin.learn.steps import Steps
+from onebasin.options import write_section
+from onebasin.paths.laws import law_for
+from onebasin.processes import World, own_device, processes
+from onebasin.spec import ModelSpec
+from onebasin.tasks import Task, Training, training
+from onebasin.tasks.batches import Batches
+
+BASE = "base"  # the folder of the alignments that a kept run began with, one for each model but the first
+
+
+def learn(
+    start: Aligned,
+    task: Training,
+    validation: Task | int = 1000,
+    options: LearnedMatching | None = None,
+    variation: Variation = OURS,
+    *,
+    device: torch.device | str = "cpu",
+    folder: Path | None = None,
+    tick: Callable[[Progress], None] = lambda progress: None,
+) -> Aligned:
+    """Refine the maps of all models by the loss among them; the first model stays, or all move.
+
+    `task` is what to learn from; of a text all of it, not only its windows.  `validation` is a task of its own, or how
+    many samples of `task` to hold back.  In `folder` the state is kept; a run that finds one there goes on with it,
+    from the maps it began with.
+    """
+    ensemble, options = start.ensemble, (options or LearnedMatching()).for_task(task)
+    check_predicts(ensemble.models[0])
+    if variation.law is None:
+        options = replace(options, law=law_for(options.law, len(ensemble)))  # type: ignore[arg-type]
+    if options.loss == "task":
+        check_labelled(task)
+    bases = _bases(start, folder)
+    with processes(torch.device(device)) as world, _matmul_precision():
+        where = own_device(torch.device(device))
+        data, held = training(task), validation
+        if isinstance(held, int):
+            data, held = data.split(held)
+        steps = _steps(start, bases, task.kind, data.to(where), options, variation, where, world)
+        about = {
+            "models": len(ensemble), "task": task.name, "validation": f"{held.name}, {len(held)} samples",
+            "processes": world.size,
+        }  # fmt: skip
+        if folder is not None and not world.rank:
+            for m, base in enumerate(bases[1:], 1):
+                base.save(folder / BASE / str(m))
+        run = Run(steps, held.to(where), folder, about)
+        run.train(tick if not world.rank else lambda progress: None)
+        return _result(run, start, bases, variation)
+
+
+def _steps(
+    start: Aligned, bases: list[Alignment], kind: str, data: Training, options: LearnedMatching, variation: Variation,
+    device: torch.device, world: World,
+) -> Steps:  # fmt: skip
+    """The optimisation, ready to begin: the models are moved by their bases and held in memory."""
+    forms = start.ensemble.forms
+    moved = [forms[0].in_memory()]
+    moved += [transport(form, base).in_memory() for form, base in zip(forms[1:], bases[1:], strict=True)]
+    wide = torch.float64 if options.dtype == "float64" else torch.float32
+    objective = Objective(
+        moved, options, kind, variation, dtype=wide, forward_dtype=_forward_dtype(options, device),
+        tokens=options.batch // world.size * data.length,
+    ).to(device)  # fmt: skip
+    batches = Batches(data, options.batch, options.seed, augment=options.augment, world=world)
+    return Steps(objective, batches, options, world, variation)
+
+
+def _result(run: Run, start: Aligned, bases: list[Alignment], variation: Variation) -> Aligned:
+    """The maps of the best latents, into the basis of the first model.
+
+    Where it has moved itself, the others follow it back: g_1⁻¹ g_m gives the same models between (third paper).  Gains
+    hold only in the basis that they were learned in, so with gains all stay there, the first moved by its own map.
+    """
+    spec, count = start.ensemble.spec, len(bases)
+    sides = [side for side in run.steps.objective.sides if isinstance(side, Coordinates)]
+    still = count - len(sides)
+    soft = [Alignment.identity(spec)] * still + [side.alignment(spec, hard=False) for side in sides]
+    hard = [Alignment.identity(spec)] * still + [side.alignment(spec) for side in sides]
+    scales = [1.0] * still + [side.factor() for side in sides]
+    gains = [dict[str, torch.Tensor]()] * still + [side.learned_gains() for side in sides]
+    framed = not still and "gains" in run.options.learn
+    if not still and not framed:
+        back = hard[0].inverse()
+        soft = hard = [Alignment.identity(spec), *(back.compose(g) for g in hard[1:])]
+    moves = [Move(hard[0], stays=not framed)]
+    for m in range(1, count):
+        move = variation.move(bases[m], soft[m], hard[m], scales[m] / scales[0])
+        moves.append(replace(move, gains=gains[m]))
+    reason = why_canonical(spec, run.options)
+    learned = Aligned(start.ensemble, tuple(moves), start.course, reason)
+    return replace(learned, course=_course(run, start, learned, scales, variation))
+
+
+def _course(run: Run, start: Aligned, learned: Aligned, scales: list[float], variation: Variation) -> dict[str, Any]:
+    """How the run went, as plain data."""
+    factors = [scale / scales[0] for scale in scales[1:]]
+    course = dict(start.course)
+    if "universe" in course:
+        moved = [transport(form, g) for form, g in zip(start.ensemble.forms, learned.alignments, strict=True)]
+        spread = start.ensemble.centre(moved)[1]
+        course["universe"] = {**course["universe"], "objective": [*course["universe"]["objective"], spread]}
+    best = next(point for point in run.history if point.step == run.best_step)
+    course["learning"] = {
+        "options": write_section(run.options),
+        "about": run.facts,
+        "ends": list(run.ends),
+        "best_step": run.best_step,
+        "midpoint": best.midpoint,
+        "barrier": best.midpoint - sum(run.ends) / len(run.ends),
+        "function_kept": variation.exact,
+        "stream_scale": factors[0] if len(factors) == 1 else factors,
+        "norms_with_learned_gains": len(learned.moves[1].gains),
+        "history": [asdict(point) for point in run.history],
+    }
+    return course
+
+
+def why_canonical(spec: ModelSpec, options: LearnedMatching) -> str | None:
+    """Why the first model cannot stay as it is after learning with these options; `spec` is in canonical form.
+
+    What a LayerNorm hands on is γ ⊙ n with 1ᵀn = 0, so the part of its readers along 1/γ does nothing.  Averaged with a
+    model of other gains it would; canonical forms do not have that part.  Where both sides learn, gains belong to the
+    basis that A is rotated into, and there the gains of A's own basis mean nothing.
+    """
+    if "gains" not in options.learn:
+        return None
+    if options.two_sided:
+        return "gains learn in a basis that A is rotated into, too"
+    gained = (spec.norms[name] for one in free_gains(spec) for name in one.norms)
+    if any(norm.kind == "layer" for norm in gained):
+        return "gains of LayerNorms learn, and the average is what was learned only of readers that are centred"
+    return None
+
+
+def _bases(start: Aligned, folder: Path | None) -> list[Alignment]:
+    """Where every model begins, in the basis of the first; those of a run that is kept in `folder`, if there is one."""
+    first, *others = start.alignments
+    if folder is not None and load_state(folder) is not None:
+        others = [Alignment.load(folder / BASE / str(m)) for m in range(1, len(start.moves))]
+    return [first, *(_laid_out(g.to("cpu")) for g in others)]
+
+
+def _laid_out(g: Alignment) -> Alignment:
+    """The same numbers in fresh memory, row by row: products of what lies otherwise, as in a file, round otherwise."""
+    maps = {}
+    for name, m in g.maps.items():
+        maps[name] = type(m).from_tensors({k: x.contiguous().clone() for k, x in m.tensors().items()})
+    return Alignment(maps, g.bases)
+
+
+def _forward_dtype(options: LearnedMatching, device: torch.device) -> torch.dtype | None:
+    half = options.dtype == "bfloat16" or (options.dtype == "auto" and device.type == "cuda")
+    return torch.bfloat16 if half else None
+
+
+@contextmanager
+def _matmul_precision() -> Iterator[None]:
+    """TF32 for the products of float32 on a GPU, while open."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

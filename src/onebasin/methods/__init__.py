@@ -1,0 +1,1 @@
+"""Methods: one class in one file each; `registry` knows them all."""

@@ -1,0 +1,48 @@
+"""The method `activation`: the basis in which the models say the most alike on inputs without labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from onebasin.match.options import ActivationMatching
+from onebasin.methods.method import Job, Method
+
+if TYPE_CHECKING:
+    from onebasin.alignment import Alignment
+    from onebasin.checkpoint import Checkpoint
+    from onebasin.ensemble.aligned import Aligned
+    from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.match.weights import Matched
+    from onebasin.tasks import Task
+
+PROBES = 500  # inputs that activations are looked at on, at most
+
+
+@dataclass(frozen=True)
+class Activation(ActivationMatching, Method):
+    """What flows through the models on some inputs decides the stream, and with the weights the hidden units."""
+
+    name: ClassVar[str] = "activation"
+    summary: ClassVar[str] = "compares what flows through the models on inputs of --task, without labels; seconds"
+    needs: ClassVar[Literal["nothing", "inputs"]] = "inputs"
+
+    def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
+        """Match every model with the first, or with the mean of all."""
+        import torch
+
+        from onebasin.checkpoint.stock import stock_model
+        from onebasin.match.activations import match_activations
+        from onebasin.match.many import match_ensemble
+        from onebasin.match.pair import Pair
+
+        assert data is not None
+        probes = data.first(min(len(data), PROBES)).to(job.device)
+
+        def match(a: Checkpoint, b: Checkpoint, start: Alignment | None) -> Matched:
+            first, second = (stock_model(form, torch.float32).to(job.device) for form in (a, b))
+            pair = Pair.of(a, b, job.device)
+            batches = (inputs for inputs, _ in probes.batches(job.batch_size))
+            return match_activations(pair, first, second, batches, self, tick=job.tick).to("cpu")
+
+        return match_ensemble(ensemble, match, job.gathering, job.tick)

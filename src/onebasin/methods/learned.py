@@ -1,0 +1,95 @@
+"""The method `learned`: the loss between the models refines the maps that another method found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from onebasin.errors import BadRecipe
+from onebasin.learn.options import LearnedMatching
+from onebasin.match.options import Gathering
+from onebasin.methods.activation import Activation
+from onebasin.methods.method import Job, Method
+from onebasin.papers.options import PaperLearning
+
+if TYPE_CHECKING:
+    from onebasin.checkpoint import Checkpoint
+    from onebasin.ensemble.aligned import Aligned
+    from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.spec import ModelSpec
+    from onebasin.tasks import Task, Training
+
+HELD, LABELS = 1000, 50_000  # samples that learning holds back, and labels of them, at most
+SOFT = {"learn": ["residual", "qk", "ov", "heads", "units"], "paper": {"permutations": "soft"}}
+
+
+@dataclass(frozen=True)
+class Learned(LearnedMatching, Method):
+    """Gradient descent on the maps, from `start` (None for the models as they are); the weights stay frozen."""
+
+    name: ClassVar[str] = "learned"
+    summary: ClassVar[str] = "lowers the loss between the models by gradient descent on the maps, with a --task"
+    needs: ClassVar[Literal["nothing", "inputs"]] = "inputs"
+    learns: ClassVar[bool] = True
+    names: ClassVar[dict[str, tuple[str, dict[str, Any]]]] = {
+        "dual": ("learned, and both models move", {"two_sided": True}),
+        "soft": ("learned with the first paper's soft permutations, which are not exact", SOFT),
+    }
+
+    start: Method | None = field(default_factory=Activation)
+    paper: PaperLearning = field(default_factory=PaperLearning)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.two_sided and not self.exact:
+            step = "learn one side, or keep permutations frozen or straight-through"
+            raise BadRecipe("paper.permutations cannot be soft with two sides: they have no inverse", next_step=step)
+        if self.paper.law is not None and self.law != "auto":
+            raise BadRecipe("paper.law takes the place of law", found=self.law, next_step="leave one of them out")
+
+    @property
+    def exact(self) -> bool:
+        return self.paper.permutations != "soft"
+
+    def gathers(self, gathering: Gathering) -> bool:
+        return self.start is not None
+
+    def resolve(self, data: Task | None) -> Self:
+        return self if data is None else self.for_task(data)
+
+    def check(self, models: Sequence[Checkpoint]) -> None:
+        from onebasin.landscape.teacher import check_predicts
+        from onebasin.paths.laws import law_for
+
+        check_predicts(models[0])
+        law_for(self.law if self.paper.law is None else self.paper.law, len(models))
+
+    def why_canonical(self, spec: ModelSpec) -> str | None:
+        from onebasin.learn.learning import why_canonical
+
+        return why_canonical(spec, self)
+
+    def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
+        """Match by the start, then learn."""
+        from onebasin.match.many import as_they_are
+        from onebasin.tasks import training
+
+        assert data is not None
+        start = as_they_are(ensemble) if self.start is None else self.start.run(ensemble, data, job)
+        return self.refine(start, data, held_back(training(data)), job)
+
+    def refine(self, start: Aligned, data: Training, held: Task | int, job: Job) -> Aligned:
+        """Learn from `start` on; `held` is what validates, or how many samples of the data to hold back for it."""
+        from onebasin.learn.learning import learn
+        from onebasin.papers.strategies import variation_of
+
+        return learn(
+            start, data, held, self, variation_of(self.paper, self.seed), device=job.device, folder=job.state,
+            tick=lambda now: job.tick(f"learning: {now}", now.step, now.steps),
+        )  # fmt: skip
+
+
+def held_back(data: Training) -> int:
+    """How many samples validate a run: a tenth of them, and no more than tell; a window of text has many labels."""
+    return max(1, min(HELD, len(data) // 10, LABELS // data.length))

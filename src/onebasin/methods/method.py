@@ -1,0 +1,92 @@
+"""Method: how models are brought into one basis.  One class in one file of this package is all that a method is."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+
+from onebasin.match.options import Gathering
+from onebasin.options import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from onebasin.checkpoint import Checkpoint
+    from onebasin.ensemble.aligned import Aligned
+    from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.spec import ModelSpec
+    from onebasin.tasks import Task
+
+BATCH = 64
+
+
+class Tick(Protocol):
+    """Told what is being done, and how much of it is."""
+
+    def __call__(self, step: str, done: float = 0, total: float = 0) -> None: ...
+
+
+def silent(step: str, done: float = 0, total: float = 0) -> None:
+    """Nobody watches."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a run has besides its models and its data.
+
+    `state` is where learning keeps what it has reached; `gathering` is how more than two models come together;
+    `batch_size` is how many inputs are run at a time to look at activations.
+    """
+
+    device: torch.device
+    state: Path | None = None
+    gathering: Gathering = field(default_factory=Gathering)
+    batch_size: int = BATCH
+    tick: Tick = silent
+
+
+class Method(Options):
+    """The base of all methods.  A method is a frozen dataclass; its fields are its options, the keys of its section.
+
+    `name` is what `--method` is given, `summary` says in half a sentence what it does, and `needs` what it cannot do
+    without: nothing, or inputs.  A method that `learns` holds all models in memory.  `names` are short names for some
+    of its options: name -> (summary, section).
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    needs: ClassVar[Literal["nothing", "inputs"]] = "nothing"
+    learns: ClassVar[bool] = False
+    names: ClassVar[Mapping[str, tuple[str, dict[str, Any]]]] = {}
+
+    @property
+    def exact(self) -> bool:
+        """Whether the moved models compute what they did."""
+        return True
+
+    @classmethod
+    def fill(cls, sections: dict[str, Any], device: torch.device) -> None:
+        """Put defaults that depend on the device into the sections of a recipe."""
+
+    def gathers(self, gathering: Gathering) -> bool:
+        """Whether the method has a use for how models come together."""
+        return True
+
+    def resolve(self, data: Task | None) -> Self:
+        """The options as they will be: what depends on the data is decided, so that a recipe records what ran."""
+        return self
+
+    def check(self, models: Sequence[Checkpoint]) -> None:
+        """Refuse models that the method cannot align, before any work."""
+
+    def why_canonical(self, spec: ModelSpec) -> str | None:
+        """Why the first model cannot stay as it is, if that is known before; `spec` is in canonical form."""
+        return None
+
+    @abstractmethod
+    def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
+        """Bring all models into one basis."""

@@ -1,0 +1,41 @@
+"""The method `weight`: the basis in which the weights of the models are closest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from onebasin.match.options import WeightMatching
+from onebasin.methods.method import Job, Method
+from onebasin.papers.options import PaperMatching
+
+if TYPE_CHECKING:
+    from onebasin.alignment import Alignment
+    from onebasin.checkpoint import Checkpoint
+    from onebasin.ensemble.aligned import Aligned
+    from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.match.weights import Matched
+    from onebasin.tasks import Task
+
+
+@dataclass(frozen=True)
+class Weight(WeightMatching, Method):
+    """Coordinate ascent on the distance of the weights: no data, no forward pass, seconds."""
+
+    name: ClassVar[str] = "weight"
+    summary: ClassVar[str] = "brings the weights as close as they get; runs no model, needs no data, takes seconds"
+
+    paper: PaperMatching = field(default_factory=PaperMatching)
+
+    def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
+        """Match every model with the first, or with the mean of all."""
+        from onebasin.match.many import match_ensemble
+        from onebasin.match.pair import Pair
+        from onebasin.match.weights import match_weights
+        from onebasin.papers.strategies import strategy_of
+
+        def match(a: Checkpoint, b: Checkpoint, start: Alignment | None) -> Matched:
+            pair = Pair.of(a, b, job.device)
+            return match_weights(pair, self, strategy_of(self.paper), start=start, tick=job.tick).to("cpu")
+
+        return match_ensemble(ensemble, match, job.gathering, job.tick)

@@ -1,0 +1,108 @@
+"""Verify the library's central promise on a given checkpoint: its symmetries do not move its outputs.
+
+Draw a random symmetry in every space at once, move the canonical form by it, run both models and compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onebasin.alignment import Alignment, transport
+from onebasin.canonical.form import canonicalize
+from onebasin.checkpoint import DTYPES, Checkpoint
+from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model
+from onebasin.spec import ModelSpec
+from onebasin.widening.pair import one_size
+from onebasin.widening.widen import embedded_outputs
+
+PROMISE = 1e-9  # largest float64 drift, relative to the size of the outputs where that exceeds one
+
+
+@dataclass(frozen=True, repr=False)
+class Verification:
+    """Largest output differences.  `drift[dtype]` is the moved model in that dtype against the original in float64;
+    `rounding[dtype]` is the original itself in that dtype, the floor that rounding alone sets."""
+
+    drift: dict[str, float]
+    rounding: dict[str, float]
+    per_space: dict[str, float]
+    displacement: dict[str, float]
+    scale: float
+    refused: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        worst = max(self.drift["float64"], *self.per_space.values())
+        return worst <= PROMISE * max(1.0, self.scale)
+
+    def __repr__(self) -> str:
+        each = (f"{value:.1e} in {kind} ({self.rounding[kind]:.1e})" for kind, value in self.drift.items())
+        verdict = "the promise holds" if self.holds else "the promise IS BROKEN"
+        return (
+            f"Verification: {verdict}; output drift (rounding alone) {', '.join(each)}; outputs up to {self.scale:.3g}"
+        )
+
+
+def output_drift(moved: dict[str, Tensor], original: dict[str, Tensor], spec: ModelSpec, alignment: Alignment) -> float:
+    """max |moved − original|, where an output that lives in a space is first moved along with that space."""
+    worst = 0.0
+    for name, axis in spec.outputs.items():
+        expected = original[name]
+        if axis is not None and axis.space in alignment.maps:
+            expected = alignment[axis.space].act(expected, -1, axis.rep)
+        difference = (moved[name] - expected).abs().max()
+        worst = max(worst, float(difference.nan_to_num(nan=torch.inf)))
+    return worst
+
+
+def drifts(
+    original: Checkpoint, moved: Checkpoint, alignment: Alignment, *, table: ModelSpec | None = None, seed: int = 0
+) -> tuple[dict[str, float], dict[str, float]]:
+    """By dtype (float64, float32, and as stored): how far `moved` is from `original`, and rounding alone.
+
+    `table` is that of the original in canonical form; it is used where `moved` is a larger model.
+    """
+    spec, inputs = moved.spec, probe_inputs(moved.spec, seed=seed)
+
+    def run(dtype: torch.dtype) -> dict[str, Tensor]:
+        found = outputs(stock_model(original, dtype), spec, inputs)
+        if one_size(original.spec, spec):
+            return found
+        return embedded_outputs(table or canonicalize(original).checkpoint.spec, spec, found)
+
+    reference = run(torch.float64)
+    stored = {DTYPES[code].name for _, code in original.stored.values()}
+    drift, rounding = {}, {}
+    for kind in sorted({"float64", "float32", *stored}, key=["float64", "float32", "bfloat16", "float16"].index):
+        dtype = getattr(torch, kind)
+        drift[kind] = output_drift(outputs(stock_model(moved, dtype), spec, inputs), reference, spec, alignment)
+        rounding[kind] = output_drift(run(dtype), reference, spec, alignment.only())
+    return drift, rounding
+
+
+def verify(checkpoint: Checkpoint, *, seed: int = 0, tick: Callable[[str], None] = lambda step: None) -> Verification:
+    """Measure how far random symmetries move the outputs, all spaces together and each alone."""
+    tick("reading weights")
+    canonical = canonicalize(checkpoint)
+    form = canonical.checkpoint.in_memory()
+    spec, inputs = form.spec, probe_inputs(form.spec, seed=seed)
+    alignment = Alignment.random(spec, seed)
+    tick("all spaces at once")
+    drift, rounding = drifts(checkpoint, transport(form, alignment).in_memory(), alignment, seed=seed)
+    original = outputs(stock_model(checkpoint), spec, inputs)
+    per_space = {}
+    model = stock_model(form)
+    for space in spec.spaces:
+        tick(space)
+        one = alignment.only(space)
+        touched = {leaf.key for leaf in spec.leaves.values() if leaf.dim(space) is not None}
+        load_weights(model, transport(form, one), touched)
+        per_space[space] = output_drift(outputs(model, spec, inputs), original, spec, one)
+        load_weights(model, form, touched)
+    scale = max(float(x.abs().max()) for x in original.values())
+    refused = tuple(str(reason) for reason in canonical.refused)
+    return Verification(drift, rounding, per_space, alignment.displacement(), scale, refused)
