@@ -1,7 +1,7 @@
 # Every target works in a fresh clone: the first one creates .venv and installs the pinned versions.
 PY := .venv/bin/python
 
-.PHONY: demo test test-transformers4 lint bench docs dist clean
+.PHONY: demo test test-transformers4 mutants lint bench docs dist clean
 
 demo: .venv/installed  ## two small models trained here, aligned by every method; then open demo/report.html
 	$(PY) -m onebasin demo
@@ -11,6 +11,9 @@ test: .venv/installed  ## two workers of one thread each
 
 test-transformers4: .venv4/installed  ## the same tests on the newest transformers 4, in an environment of its own
 	OMP_NUM_THREADS=1 .venv4/bin/python -m pytest -n 2
+
+mutants: .venv/installed  ## break the code in a hundred small ways: do the tests notice? (an hour or two)
+	$(PY) tests/mutants.py
 
 lint: .venv/installed  ## style, format, types
 	$(PY) -m ruff check .

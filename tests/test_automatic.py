@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from random_models import random_folder
 
+from helpers.random_models import random_folder
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.archs import known
 from onebasin.automatic import QUICK, Chosen, choose

@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 import transformers
-from random_models import config_of, random_folder, random_model, rope
 
+from helpers.random_models import config_of, random_folder, random_model, rope
 from onebasin import Checkpoint, describe
 from onebasin.archs import known
 from onebasin.stock import outputs, probe_inputs, stock_model

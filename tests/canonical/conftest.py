@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from random_models import config_of, random_model
-from rewriting import SETTINGS
 
+from helpers.random_models import config_of, random_model
+from helpers.rewriting import SETTINGS
 from onebasin import Checkpoint
 
 

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 import torch
-from exactness import EXACT, drift, every_class
-from rewriting import folded, refusal, setter
 
+from helpers.exactness import EXACT, drift, every_class
+from helpers.rewriting import folded, refusal, setter
 from onebasin import Checkpoint, canonicalize, in_gauge_of
 from onebasin.canonical import rewrites
 from onebasin.errors import Incompatible

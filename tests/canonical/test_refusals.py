@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from exactness import EXACT, drift
-from rewriting import refusal
 
+from helpers.exactness import EXACT, drift
+from helpers.rewriting import refusal
 from onebasin import canonicalize
 from onebasin.canonical import rewrites
 

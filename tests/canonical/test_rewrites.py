@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from exactness import EXACT, drift, every_class
 
+from helpers.exactness import EXACT, drift, every_class
 from onebasin import Checkpoint, canonicalize
 from onebasin.canonical import rewrites
 from onebasin.errors import NotExpressible

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from exactness import EXACT, drift
-from rewriting import refusal, setter
 
+from helpers.exactness import EXACT, drift
+from helpers.rewriting import refusal, setter
 from onebasin import Alignment, canonicalize, transport
 from onebasin import families as fam
 from onebasin.canonical import rewrites

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from writing import CONFIG, planned, sample
 
+from helpers.writing import CONFIG, planned, sample
 from onebasin.checkpoint import (
     carry_files,
     is_carried,

@@ -4,8 +4,7 @@ import os
 import shutil
 from collections import namedtuple
 
-from writing import CONFIG, UNMADE, assert_same_tensors, never, planned, refusal, sample
-
+from helpers.writing import CONFIG, UNMADE, assert_same_tensors, never, planned, refusal, sample
 from onebasin.checkpoint import (
     Planned,
     Store,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 from transformers import BertForSequenceClassification, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-from writing import CONFIG, assert_same_tensors, planned, sample
 
+from helpers.writing import CONFIG, assert_same_tensors, planned, sample
 from onebasin.checkpoint import (
     Planned,
     Store,

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from writing import CONFIG, UNMADE, assert_same_tensors, planned, refusal
 
+from helpers.writing import CONFIG, UNMADE, assert_same_tensors, planned, refusal
 from onebasin.checkpoint import (
     Planned,
     Store,

@@ -5,8 +5,8 @@ import shutil
 import pytest
 import torch
 from safetensors import SafetensorError
-from writing import CONFIG, UNMADE, planned, refusal, sample
 
+from helpers.writing import CONFIG, UNMADE, planned, refusal, sample
 from onebasin.checkpoint import (
     Planned,
     write_folder,

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from folders import llama
-from random_models import byte_llama, config_of, random_folder, random_model
 
+from helpers.folders import llama
+from helpers.random_models import byte_llama, config_of, random_folder, random_model
 from onebasin.cli import main
 
 

@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import transformers
-from random_models import byte_llama, config_of, random_model, rope
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
+import onebasin
+from helpers.random_models import byte_llama, config_of, random_model, rope
 from onebasin import Checkpoint
 from onebasin.cli import output
 
@@ -213,9 +214,8 @@ def test_numbers_that_are_not_finite_are_refused(cli, tmp_path, pair, verb):
 # ---- on a terminal, and interrupted
 
 
-def onebasin(*arguments: object, stderr: int) -> subprocess.Popen[bytes]:
-    source = str(Path(transformers.__file__).parents[1])
-    paths = os.pathsep.join([str(Path(__file__).resolve().parents[2] / "src"), source])
+def start(*arguments: object, stderr: int) -> subprocess.Popen[bytes]:
+    paths = os.pathsep.join(str(Path(package.__file__).parents[1]) for package in (onebasin, transformers))
     return subprocess.Popen(
         [sys.executable, "-m", "onebasin", *map(str, arguments)], stdout=subprocess.PIPE, stderr=stderr,
         env={**os.environ, "PYTHONPATH": paths, "TERM": "xterm", "COLUMNS": "100"},
@@ -242,7 +242,7 @@ def test_progress_on_a_terminal_and_ctrl_c(tmp_path):
     models = [byte_llama(tmp_path / str(i), i, **SLOW) for i in (0, 1)]
     before = sorted(tmp_path.rglob("*"))
     terminal, child = pty.openpty()
-    running = onebasin("align", *models, "-o", tmp_path / "out", "--method", "weight", stderr=child)
+    running = start("align", *models, "-o", tmp_path / "out", "--method", "weight", stderr=child)
     os.close(child)
     shown = read_until(terminal, SWEEP)
     assert running.poll() is None

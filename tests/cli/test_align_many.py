@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 import yaml
-from folders import certificate
-from random_models import byte_llama
-from short import FEW, QUICK
 
+from helpers.folders import certificate
+from helpers.random_models import byte_llama
+from helpers.short import FEW, QUICK
 from onebasin import Checkpoint
 from onebasin.stock import stock_model
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from folders import contents, edit_config, edit_weights
 
+from helpers.folders import contents, edit_config, edit_weights
 from onebasin import Checkpoint
 from onebasin.archs.rotary import before_5
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from folders import contents
-
+from helpers.folders import contents
 from onebasin.checkpoint import output
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from random_models import byte_llama, rope
 
+from helpers.random_models import byte_llama, rope
 from onebasin import Checkpoint, __version__
 from onebasin.landscape import CircuitPath, FactorPath, evaluate, measure
 from onebasin.stock import stock_model

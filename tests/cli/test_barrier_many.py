@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from xml.etree import ElementTree
 
-from short import FEW
+from helpers.short import FEW
 
 
 def test_a_surface_with_its_picture(cli, models, tmp_path):

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from folders import edit_config, llama
-from random_models import random_folder, rope
+
+from helpers.folders import edit_config, llama
+from helpers.random_models import random_folder, rope
 
 
 def test_inspect_prints_spaces_families_and_reasons(cli, pristine):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from folders import certificate, same
 
+from helpers.folders import certificate, same
 from onebasin import Checkpoint
 from onebasin.errors import BadOutput
 from onebasin.recipes import running

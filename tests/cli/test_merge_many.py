@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 import yaml
-from folders import certificate, same
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from helpers.folders import certificate, same
 from onebasin import Checkpoint
 from onebasin.landscape import Simplex
 from onebasin.recipes import methods

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from random_models import byte_llama
-from short import FEW
+
+from helpers.random_models import byte_llama
+from helpers.short import FEW
 
 
 def test_a_dry_run_names_all_models(cli, models, tmp_path):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-from random_models import byte_llama
-from short import FEW, QUICK
-
+from helpers.random_models import byte_llama
+from helpers.short import FEW, QUICK
 from onebasin import Checkpoint
 from onebasin.inspection import describe
 

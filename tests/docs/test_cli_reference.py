@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import typer
-from pages import check_page
 
+from helpers.pages import check_page
 from onebasin.cli.app import app
 
 INTRODUCTION = """# Command line

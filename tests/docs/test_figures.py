@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pages import DOCS, README, prose, results, rows
+from helpers.pages import DOCS, README, prose, results, rows
 
 
 def test_the_readme_quotes_what_other_tools_made_of_our_folders():

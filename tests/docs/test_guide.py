@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import transformers
-from pages import ROOT, blocks
-from random_models import config_of, random_model, rope
 
+from helpers.pages import ROOT, blocks
+from helpers.random_models import config_of, random_model, rope
 from onebasin.archs import known, registry
 from onebasin.archs.rotary import rope_parameters
 
@@ -41,8 +41,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tree)
     (tree / "src" / "onebasin" / "archs" / "phi.py").write_text(TABLE, encoding="utf-8")
-    insert(tree / "tests" / "random_models.py", "give {model_type} a random configuration", CONFIGURATION, after=False)
-    insert(tree / "tests" / "test_outside.py", "SEEDS = {", SEEDS, after=True)
+    tests = tree / "tests"
+    insert(tests / "helpers" / "random_models.py", "give {model_type} a random", CONFIGURATION, after=False)
+    insert(tests / "archs" / "test_outside.py", "SEEDS = {", SEEDS, after=True)
     return tree
 
 
@@ -63,7 +64,7 @@ def test_the_guide_works_as_written(tree):
 def test_the_tests_take_up_the_guides_architecture(tree):
     chosen = [f"{seed}-{name}" for seed in (4, 5) for name in PHI] + [f"{name}-" for name in PHI]
     done = in_tree(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
-                   "tests/test_exact.py", "tests/test_outside.py", "-k", " or ".join(chosen))  # fmt: skip
+                   "tests/archs/test_exact.py", "tests/archs/test_outside.py", "-k", " or ".join(chosen))  # fmt: skip
     assert done.returncode == 0, done.stdout
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None

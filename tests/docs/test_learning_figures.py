@@ -7,7 +7,8 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from pages import DOCS, README, prose, results, rows
+
+from helpers.pages import DOCS, README, prose, results, rows
 
 LEARNING = DOCS / "learning.md"
 

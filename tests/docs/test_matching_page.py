@@ -6,9 +6,9 @@ from dataclasses import fields
 from typing import Any
 
 import transformers
-from pages import DOCS, blocks, rows
-from random_models import random_model
 
+from helpers.pages import DOCS, blocks, rows
+from helpers.random_models import random_model
 from onebasin.match import PRESETS, WeightMatching
 from onebasin.match.options import CHOICES, GROUPS
 

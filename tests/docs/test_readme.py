@@ -10,10 +10,10 @@ import torch
 import transformers
 import typer
 import yaml
-from pages import DOCS, README, ROOT, blocks, rows
-from random_models import byte_llama, random_model
 from safetensors.torch import load_file
 
+from helpers.pages import DOCS, README, ROOT, blocks, rows
+from helpers.random_models import byte_llama, random_model
 from onebasin import Checkpoint
 from onebasin.archs import known
 from onebasin.cli.app import app

@@ -17,11 +17,11 @@ from pathlib import Path
 import matplotlib
 import pytest
 import yaml
-from demos import tiny
-from pages import DOCS, README, ROOT, blocks, rows
-from random_models import byte_llama
 
 import onebasin
+from helpers.demos import tiny
+from helpers.pages import DOCS, README, ROOT, blocks, rows
+from helpers.random_models import byte_llama
 from onebasin import Checkpoint
 
 PAGES = [README, *sorted(DOCS.rglob("*.md"))]

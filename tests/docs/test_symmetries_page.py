@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import transformers
-from pages import DOCS, rows
-from random_models import random_model, rope
 
+from helpers.pages import DOCS, rows
+from helpers.random_models import random_model, rope
 from onebasin import Checkpoint, describe
 from onebasin.archs import known
 from onebasin.spec import ops

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from pages import DOCS, check_page
-from random_models import byte_llama, config_of, random_folder
 from safetensors.torch import load_file, save_file
 
+from helpers.pages import DOCS, check_page
+from helpers.random_models import byte_llama, config_of, random_folder
 from onebasin.checkpoint import output
 
 INTRODUCTION = """# When something is wrong

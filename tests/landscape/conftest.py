@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from random_models import random_model
-from tiny import TINY
 
+from helpers.random_models import random_model
+from helpers.tiny import TINY
 from onebasin import Checkpoint
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """(A, B) of one of the classes in `tiny.TINY`."""
+    """(A, B) of one of the classes in `helpers.tiny.TINY`."""
     root = tmp_path_factory.mktemp("tiny")
     for name, config in TINY.items():
         for seed in (0, 1):

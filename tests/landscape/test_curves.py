@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from tiny import F64, predicted
 
+from helpers.tiny import F64, predicted
 from onebasin import Checkpoint
 from onebasin.errors import BadOutput, OnebasinError
 from onebasin.landscape import CircuitPath, Curve, Evaluation, FactorPath, measure

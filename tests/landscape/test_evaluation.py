@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tiny import F64
 from torch.nn.functional import cross_entropy
 
+from helpers.tiny import F64
 from onebasin.errors import BadTask
 from onebasin.landscape import evaluate
 from onebasin.tasks import CLASSIFICATION, IGNORED, LANGUAGE, Task

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 import torch
-from random_models import CLASSES, config_of, needs_circuits, random_folder, random_model
-from tiny import F64, TINY, predicted
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+from helpers.random_models import CLASSES, config_of, needs_circuits, random_folder, random_model
+from helpers.tiny import F64, TINY, predicted
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.archs.rotary import before_5
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError

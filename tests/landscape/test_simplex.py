@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from pairs import scrambled
-from random_models import byte_llama, random_folder
 
+from helpers.pairs import scrambled
+from helpers.random_models import byte_llama, random_folder
 from onebasin import Checkpoint, canonicalize
 from onebasin.errors import Incompatible, OnebasinError
 from onebasin.landscape import FactorPath, Simplex, evaluate, measure, measure_simplex

@@ -1,7 +1,8 @@
-"""Tiny pairs, written once: one of every class in `learning.TINY`."""
+"""Tiny pairs, written once: one of every class in `helpers.learning.TINY`."""
 
 import pytest
-from learning import TINY, write_pair
+
+from helpers.learning import TINY, write_pair
 
 
 @pytest.fixture(scope="session")

@@ -6,11 +6,11 @@ import json
 import math
 
 import torch
-from learning import (
+
+from helpers.learning import (
     EVERYTHING,
     run,
 )
-
 from onebasin.learn import analyse
 from onebasin.learn.analysis import eigen_angles
 

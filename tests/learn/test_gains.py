@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from learning import F64, inputs_of, objective, open_pair, run, share
 
+from helpers.learning import F64, inputs_of, objective, open_pair, run, share
 from onebasin import transport
 from onebasin.aligning import same_form
 from onebasin.canonical.rewrites import split_gain

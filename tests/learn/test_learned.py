@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from learning import (
+
+from helpers.learning import (
     EVERYTHING,
     F64,
     NAMES,
@@ -17,8 +18,7 @@ from learning import (
     share,
     taught_by,
 )
-from random_models import needs_circuits
-
+from helpers.random_models import needs_circuits
 from onebasin import Checkpoint, transport
 from onebasin.aligning import same_form
 from onebasin.landscape import measure, path_between

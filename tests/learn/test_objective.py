@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import (
+
+from helpers.learning import (
     EVERYTHING,
     F64,
     NAMES,
@@ -14,8 +15,7 @@ from learning import (
     share,
     taught_by,
 )
-from random_models import needs_circuits
-
+from helpers.random_models import needs_circuits
 from onebasin import Alignment, transport
 from onebasin.aligning import same_form
 from onebasin.errors import NotInFamily

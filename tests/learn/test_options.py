@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import torch
-from learning import (
+
+from helpers.learning import (
     F64,
     open_pair,
     run,
     taught_by,
     tensors,
 )
-
 from onebasin.landscape import evaluate
 from onebasin.learn import aligned
 from onebasin.stock import outputs, stock_model

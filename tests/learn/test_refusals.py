@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from learning import (
+
+from helpers.learning import (
     run,
 )
-from random_models import random_folder
-
+from helpers.random_models import random_folder
 from onebasin import Checkpoint
 from onebasin.aligning import same_form
 from onebasin.errors import BadTask, NotExpressible, NotInFamily

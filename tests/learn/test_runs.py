@@ -11,12 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import learning
 import pytest
 import torch
-from learning import EVERYTHING, RUN, open_pair, run, taught_by, tensors
 from torch import multiprocessing
 
+from helpers.learning import EVERYTHING, RUN, open_pair, run, taught_by, tensors
 from onebasin.errors import BadCheckpoint, BadOutput, Diverged, Stopped
 from onebasin.learn import Learned, LearnedMatching
 from onebasin.learn.batches import Batches
@@ -82,7 +81,7 @@ def test_a_signal_stops_between_steps_and_the_run_goes_on_to_the_same_result(roo
 
 def test_a_kill_at_any_moment_loses_only_the_steps_since_the_last_state(root, tmp_path):
     """The program is killed while it works; this process goes on with what it left."""
-    command = [sys.executable, learning.__file__, str(root), NAME, str(tmp_path)]
+    command = [sys.executable, "-m", "helpers.learning", str(root), NAME, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as program:
         for line in program.stdout:

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 import torch
-from learning import NAMES, RUN, TINY, inputs_of, taught_by, tensors, write
-from random_models import needs_circuits
 
+from helpers.learning import NAMES, RUN, TINY, inputs_of, taught_by, tensors, write
+from helpers.random_models import needs_circuits
 from onebasin import Alignment, Checkpoint, transport
 from onebasin.errors import BadCheckpoint, Incompatible, OnebasinError, Stopped
 from onebasin.landscape import evaluate, path_between

@@ -1,0 +1,1 @@
+"""What several tests share: random models, tiny pairs, folders, pages of the documentation."""

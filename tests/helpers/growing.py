@@ -1,0 +1,46 @@
+"""Sizes to widen models to, and how far their outputs move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from helpers.exactness import NOTHING, answers, relative
+from onebasin import Checkpoint
+from onebasin.spec import ModelSpec
+from onebasin.verification import drifts
+from onebasin.widening.embeddings import repeats
+from onebasin.widening.target import fields_of, sizes_of
+
+
+def drift(small: Checkpoint, large: Checkpoint) -> float:
+    """How far the outputs moved."""
+    return relative(drifts(small, large, NOTHING, seed=1)[0]["float64"], answers(small))
+
+
+def roles(spec: ModelSpec, **sizes: int) -> dict[str, int]:
+    """Sizes by role as settings; those that follow from others are completed as transformers wants them."""
+    fields, now = fields_of(spec), sizes_of(spec)
+    want = {**now, **sizes}
+    if "head" not in fields:
+        want["residual"] = want["heads"] * want["head"]
+    elif want["residual"] % want["heads"]:
+        want["residual"] += want["heads"] - want["residual"] % want["heads"]
+    return {field: want[role] for role, field in fields.items() if role != "eps"}
+
+
+def growths(spec: ModelSpec) -> Iterator[dict[str, int]]:
+    """Each dimension alone, then all together.  Streams whose coordinates repeat grow by factors."""
+    now, rotary = sizes_of(spec), any("rotary" in op.name for s in spec.spaces.values() for op in s.ops)
+    factors, tied = repeats(spec, "residual"), "head" not in fields_of(spec)
+    queries = now["heads"] // now["kv_heads"]
+    more = 2 * now["kv_heads"] if factors and tied else now["kv_heads"] + 1
+    wider = (2 if factors and tied else 3) * now["head"] if rotary or (factors and tied) else now["head"] + 1
+    every = {"ffn": now["ffn"] + 3, "kv_heads": more, "heads": more * queries, "head": wider}
+    yield roles(spec, ffn=every["ffn"])
+    yield roles(spec, kv_heads=more, heads=more * queries)
+    yield roles(spec, head=wider)
+    if not tied:
+        yield roles(spec, residual=(2 if factors else 1) * now["residual"] + (0 if factors else now["heads"]))
+        yield roles(spec, heads=now["kv_heads"] * (queries + 1), residual=now["residual"] * (queries + 1))
+        every["residual"] = 2 * now["residual"] * more
+    yield roles(spec, **every)

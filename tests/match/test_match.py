@@ -1,0 +1,286 @@
+"""Matching: planted symmetries come back, the objective never falls, and every solver beats its rivals."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from helpers.pairs import CLASSES, apart, average, open_random, scrambled
+from onebasin import Alignment, Checkpoint, canonicalize, transport
+from onebasin import families as fam
+from onebasin.aligning import align
+from onebasin.cli import main
+from onebasin.errors import Incompatible, OnebasinError
+from onebasin.families import Rep
+from onebasin.linalg import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
+from onebasin.maps import Permutation, map_of
+from onebasin.match import ActivationMatching, Pair, WeightMatching, match_activations, match_weights
+from onebasin.match.heads import METRICS, head_costs
+from onebasin.match.moments import Moment, Moments
+from onebasin.match.solve import solve
+from onebasin.match.weights import Ascent
+from onebasin.stock import probe_inputs, stock_model
+
+
+@pytest.fixture
+def make(tmp_path):
+    return lambda model_type, seed=1, weights=0, **changes: open_random(
+        tmp_path / f"{model_type}-{weights}", model_type, seed, weights, **changes
+    )
+
+
+@pytest.mark.parametrize("model_type", CLASSES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_scrambled_copy_comes_back_by_weights_alone(make, model_type, seed):
+    form = canonicalize(make(model_type, seed)).checkpoint.in_memory()
+    copy = scrambled(form, seed)
+    matched = match_weights(Pair.of(form, copy))
+    assert apart(form, average(form, transport(copy, matched.alignment))) < 1e-6
+    assert apart(form, average(form, copy)) > 1e-2  # the control: plain averaging breaks it
+    assert matched.distances[-1] < 1e-9 * matched.distances[0]
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "bert", "vit"])
+def test_a_scrambled_copy_comes_back_by_activations(make, model_type):
+    form = canonicalize(make(model_type)).checkpoint.in_memory()
+    copy = scrambled(form, 4)
+    for options in (ActivationMatching(), ActivationMatching(weights=0.5)):
+        assert apart(form, average(form, transport(copy, by_activations(form, copy, options)))) < 1e-3
+
+
+def by_activations(a, b, options, batches: int = 4, size: int = 32, **shape: int) -> Alignment:
+    inputs = [probe_inputs(a.spec, batch=size, seed=s, **shape) for s in range(batches)]
+    inputs = [{k: x.float() if x.is_floating_point() else x for k, x in batch.items()} for batch in inputs]
+    models = [stock_model(c, torch.float32) for c in (a, b)]
+    return match_activations(Pair.of(a, b), *models, inputs, options).alignment
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "vit"])
+def test_permutations_by_activations_find_permutations_and_nothing_else(make, model_type):
+    """P1's baseline: it puts back a copy whose stream, heads and units are reordered, and not one that is turned."""
+    form = canonicalize(make(model_type)).checkpoint.in_memory()
+    only = ActivationMatching(residual="permutation", inside="permutation", units="permutation")
+    spaces = [name for name, space in form.spec.spaces.items() if space.base is None]
+    drawn = Alignment.random(form.spec, 3)
+    reordered = {
+        name: Permutation.sample(drawn[name].source, generator=torch.Generator().manual_seed(1)) for name in spaces
+    }
+    copy = transport(form, Alignment(reordered, dict.fromkeys(spaces))).in_memory()
+    found = by_activations(form, copy, only)
+    assert apart(form, average(form, transport(copy, found))) < 1e-6
+    turned = transport(form, drawn.only("residual")).in_memory()
+    assert apart(form, average(form, transport(turned, by_activations(form, turned, only)))) > 1e-2
+    assert found["residual"].family == fam.PERMUTATION
+
+
+def test_weights_help_where_samples_are_few(make):
+    """Five tokens do not determine a stream; with the weights' moment added the copy comes back."""
+    form = canonicalize(make("gpt2")).checkpoint.in_memory()
+    copy = scrambled(form, 4)
+    errors = []
+    for share in (0.0, 0.5):
+        with pytest.warns(UserWarning, match="cannot determine the basis"):
+            found = by_activations(form, copy, ActivationMatching(weights=share), batches=1, size=1, length=5)
+        errors.append(apart(form, average(form, transport(copy, found))))
+    assert errors[1] < 0.5 * errors[0]
+
+
+@pytest.mark.parametrize("wrong", [{"weights": 2.0}, {"residual": "diagonal"}, {"inside": "out"}])
+def test_options_of_activation_matching_are_checked(wrong):
+    with pytest.raises(OnebasinError, match=next(iter(wrong))):
+        ActivationMatching(**wrong)
+
+
+@pytest.mark.parametrize("model_type", CLASSES)
+def test_the_distance_never_rises_and_a_model_matches_itself(make, model_type):
+    a, b = (canonicalize(make(model_type, weights=w)).checkpoint.in_memory() for w in (0, 1))
+    distances = match_weights(Pair.of(a, b)).distances
+    assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(distances[1:]))
+    assert distances[-1] < distances[0]
+    itself = match_weights(Pair.of(a, a)).alignment
+    assert all(torch.allclose(transport(a, itself)[leaf], a[leaf], atol=1e-8) for leaf in a)
+
+
+def test_the_guard_refuses_what_raises_the_distance(make):
+    forms = [canonicalize(make("gpt2", weights=w)).checkpoint.in_memory() for w in (0, 1)]
+    ascent = Ascent(Pair.of(*forms), WeightMatching())
+    ascent.match_streams(start=True)
+    before, worse = ascent.distance(), Alignment.random(forms[0].spec, 3).only("residual")
+    ascent.attempt(dict(worse.maps), guard=True)
+    assert ascent.distance() == before
+    ascent.attempt(dict(worse.maps), guard=False)  # the control: this map would have been worse
+    assert ascent.distance() > before
+
+
+def moments_of(vectors: int, n: int, seed: int, fibres: int | None = None) -> tuple[Moments, dict[Rep, tuple]]:
+    torch.manual_seed(seed)
+    shape = (n, vectors) if fibres is None else (fibres, n, vectors)
+    sides = {rep: (torch.randn(shape, dtype=torch.float64), torch.randn(shape, dtype=torch.float64)) for rep in Rep}
+    return Moments({rep: Moment.of(*pair) for rep, pair in sides.items()}), sides
+
+
+SOLVED = [f for f in fam.GROUPS if f not in (fam.SIGNED_SCALING, fam.POSITIVE_SCALING)]
+
+
+@pytest.mark.parametrize("family", SOLVED, ids=str)
+def test_the_solution_beats_random_members(family):
+    """Σ |a − g b|² over vectors and covectors, at the solution and at many members, and after small changes of it."""
+    moments, sides = moments_of(20, 6, seed=0)
+    only = {rep: sides[rep] for rep in (Rep.VEC, Rep.COV)}
+    moments = Moments({rep: moments.of[rep] for rep in only})
+
+    def distance(g):
+        return sum(float((a - g.act(b, 0, rep)).square().sum()) for rep, (a, b) in only.items())
+
+    best = solve(family, moments)
+    if family == fam.INVERTIBLE:  # unrelated vectors: the slowest case, so let it finish
+        v, c = moments.get(Rep.VEC), moments.get(Rep.COV)
+        parts = (x[None] for x in (v.cross, v.gram_b, c.cross, c.gram_b))
+        best = type(best)(two_sided(*parts, steps=3000, tol=1e-16)[0])
+    generator = torch.Generator().manual_seed(1)
+    kind = map_of(family)
+    rivals = [kind.sample(6, generator=generator, condition=c) for c in (1.1, 2.0, 4.0) for _ in range(60)]
+    rivals += [kind.project(best.dense() + 1e-3 * torch.randn(6, 6, dtype=torch.float64)) for _ in range(60)]
+    assert distance(best) <= min(map(distance, rivals)) + 1e-9
+
+
+def test_inside_a_head_planted_maps_and_dead_directions():
+    torch.manual_seed(0)
+    b_v, b_c = torch.randn(2, 5, 8, 40, dtype=torch.float64)
+    planted = map_of(fam.INVERTIBLE).sample(8, generator=torch.Generator().manual_seed(2), fibres=5, condition=50.0)
+    a_v, a_c = planted.act(b_v, 1, Rep.VEC, 0), planted.act(b_c, 1, Rep.COV, 0)
+    moments = (a_v @ b_v.mT, b_v @ b_v.mT, a_c @ b_c.mT, b_c @ b_c.mT)
+    assert torch.allclose(two_sided(*moments), planted.dense(), atol=1e-8)
+    dead = [torch.zeros(5, 8, 8, dtype=torch.float64) for _ in range(4)]
+    assert two_sided(*dead).isfinite().all()
+    b_v = b_v[:, :, :2] @ torch.randn(5, 2, 40, dtype=torch.float64)  # rank two of eight, and no covectors
+    found = two_sided(a_v @ b_v.mT, b_v @ b_v.mT, dead[0], dead[0])
+    assert found.isfinite().all()
+    assert float(torch.linalg.cond(found).max()) <= 1.01e4
+
+
+def test_inside_a_head_the_gradient_vanishes_at_the_solution():
+    torch.manual_seed(1)
+    a_v, b_v, a_c, b_c = torch.randn(4, 3, 6, 30, dtype=torch.float64)
+    moments = (a_v @ b_v.mT, b_v @ b_v.mT, a_c @ b_c.mT, b_c @ b_c.mT)
+    g = two_sided(*moments, steps=3000, tol=1e-16).requires_grad_()
+    (gradient,) = torch.autograd.grad(two_sided_distance(g, *moments).sum(), g)
+    assert float(gradient.abs().max()) < 1e-4 * float(moments[1].abs().max())
+
+
+@pytest.mark.parametrize("kind", ["positive", "signed", "complex"])
+def test_free_scales_agree_with_brute_force(kind):
+    torch.manual_seed(0)
+    dtype = torch.complex128 if kind == "complex" else torch.float64
+    a_v, b_v, a_c, b_c = (torch.randn(500, 5, dtype=dtype) * torch.randn(500, 1).exp() for _ in range(4))
+    c_v, c_c = (a_v * b_v.conj()).sum(1), (a_c * b_c.conj()).sum(1)
+    g_v, g_c = b_v.abs().square().sum(1), b_c.abs().square().sum(1)
+    r = torch.linspace(-6, 6, 4001, dtype=torch.float64)[:, None].exp()
+    gain = r * c_v + c_c / r
+    brute = (r.square() * g_v + g_c / r.square() - 2 * (gain if kind == "positive" else gain.abs())).amin(0)
+    if kind == "complex":
+        z = complex_scale(c_v, g_v, c_c, g_c)
+        found = z.abs().square() * g_v + g_c / z.abs().square() - 2 * (z.conj() * c_v + c_c / z).real
+    else:
+        _, found = (positive_scale if kind == "positive" else signed_scale)(c_v, g_v, c_c, g_c)
+    assert float(((found - brute) / (g_v + g_c)).max()) < 1e-9
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "gpt_neox"])
+def test_circuit_distances_do_not_see_the_basis_inside_heads(make, model_type):
+    a, b = (canonicalize(make(model_type, weights=w)).checkpoint.in_memory() for w in (0, 1))
+    inside = [n for n in a.spec.spaces if ".qk" in n or ".ov" in n]
+    turned = transport(b, Alignment.random(b.spec, 5).only(*inside)).in_memory()
+    for metric in METRICS.values():
+        plain, moved = (head_costs(Pair.of(a, x), {}, _heads(a), metric) for x in (b, turned))
+        assert torch.allclose(plain, moved, atol=1e-8 * float(plain.abs().max()))
+    own = head_costs(Pair.of(a, a), {}, _heads(a), METRICS["frobenius-squared"])
+    assert float(own.diagonal(dim1=0, dim2=2).diagonal(dim1=0, dim2=1).abs().max()) < 1e-8 * float(own.max())
+
+
+def _heads(form: Checkpoint) -> str:
+    return next(n for n in form.spec.spaces if n.endswith("heads"))
+
+
+def test_circuit_distances_are_those_of_the_products(make):
+    a, b = (canonicalize(make("gpt2", weights=w)).checkpoint.in_memory() for w in (0, 1))
+    layer = "transformer.h.0.attn"
+    total = 0
+    for left, right in (("query", "key"), ("value", None)):
+        products = []
+        for form in (a, b):
+            x = torch.cat([form[f"{layer}.c_attn.weight:{left}"], form[f"{layer}.c_attn.bias:{left}"][..., None]], -1)
+            if right:
+                y = torch.cat(
+                    [form[f"{layer}.c_attn.weight:{right}"], form[f"{layer}.c_attn.bias:{right}"][..., None]], -1
+                )
+            else:
+                y = form[f"{layer}.c_proj.weight"].permute(1, 2, 0)
+            products.append(torch.einsum("hkx,hky->hxy", x, y))
+        total = total + (products[0][:, None] - products[1][None]).square().sum((-2, -1))
+    found = head_costs(Pair.of(a, b), {}, "layers.0.heads", METRICS["frobenius-squared"])[:, 0, :, 0]
+    assert torch.allclose(found, total)
+
+
+def test_align_refuses_strangers_and_says_what_to_do(make):
+    with pytest.raises(Incompatible, match="number of layers differs"):
+        align(make("gpt2", 1), make("gpt2", 3, weights=1))
+
+
+def test_cli_align_writes_a_model_that_averages_with_the_reference(make, tmp_path, capsys):
+    a, b = make("gpt2"), make("gpt2", weights=1)
+    names = [str(c.store.folder) for c in (a, b)]
+    for verb, out in (("align", "aligned"), ("merge", "merged")):
+        with pytest.raises(SystemExit) as done:
+            main(
+                [
+                    verb,
+                    *names,
+                    "-o",
+                    str(tmp_path / out),
+                    "--dtype",
+                    "float64",
+                    "--quiet",
+                    "--json",
+                    "--method",
+                    "weight",
+                ]
+            )
+        assert not done.value.code
+    report = json.loads((tmp_path / "aligned" / "certificate.json").read_text())
+    assert report["output_drift"]["float64"] < 1e-9
+    assert report["orthogonality_error"] < 1e-9
+    aligned, merged = Checkpoint.open(tmp_path / "aligned"), Checkpoint.open(tmp_path / "merged")
+    assert apart(b, aligned) < 1e-9
+    assert apart(average(a, aligned), merged) < 1e-9
+    Alignment.load(tmp_path / "aligned").check(canonicalize(b).checkpoint.spec)
+    assert "base_model_relation: merge" in (tmp_path / "merged" / "README.md").read_text()
+    _, loading = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", output_loading_info=True)
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
+
+
+def test_cli_align_writes_both_models_where_the_reference_is_tied(make, tmp_path):
+    a, b = make("gpt2", tie_word_embeddings=True), make("gpt2", weights=1, tie_word_embeddings=True)
+    with pytest.raises(SystemExit) as done:
+        main(["align", str(a.store.folder), str(b.store.folder), "-o", str(tmp_path / "out"), "--dtype", "float64",
+              "--method", "weight"])  # fmt: skip
+    assert not done.value.code
+    assert apart(a, Checkpoint.open(tmp_path / "out" / "a")) < 1e-9
+    assert apart(b, Checkpoint.open(tmp_path / "out" / "b")) < 1e-9
+    assert "canonical" in json.loads((tmp_path / "out" / "certificate.json").read_text())["gauge"]
+
+
+def test_cli_bad_options_write_nothing(make, tmp_path, capsys):
+    names = [str(make("gpt2", weights=w).store.folder) for w in (0, 1)]
+    out = tmp_path / "out"
+    for options in (["--method", "magic"], ["--method", "activation"], ["--dtype", "int3"]):
+        with pytest.raises(SystemExit) as done:
+            main(["align", *names, "-o", str(out), *options])
+        assert done.value.code == 2
+        assert "next step" in capsys.readouterr().err
+        assert not out.exists()

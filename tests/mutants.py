@@ -1,0 +1,233 @@
+"""Break the code in small ways, one at a time, and see whether a test fails: `make mutants`.
+
+A mutant is a place in `src/onebasin` and other code for it.  It is *killed* if a test fails or never ends, else it has
+*survived*.  First the mirrored tests run (those of `match/solve.py` are in `tests/match`, those of `stock.py` in
+`tests/test_stock.py`), then for a while all others, those first that mention what the module defines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import os
+import queue
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import chain, zip_longest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE, TESTS = ROOT / "src" / "onebasin", ROOT / "tests"
+ENOUGH = 0.95  # the least share of mutants to be killed
+
+# Mutants that compute the same, by their name, with the reason.  Reviewed by hand: keep it short.
+EQUIVALENT: dict[str, str] = {}
+
+OPERATORS = {
+    ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,), ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,), ast.Add: (ast.Sub,), ast.Sub: (ast.Add,), ast.Mult: (ast.Div,), ast.Div: (ast.Mult,),
+    ast.And: (ast.Or,), ast.Or: (ast.And,),
+}  # fmt: skip
+PAIRS = ("min max", "amin amax", "argmin argmax", "minimum maximum", "clamp_min clamp_max", "all any", "sum mean")
+SWAPPED = {a: b for pair in PAIRS for a, b in (pair.split(), reversed(pair.split())) if a != "sum"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    file: Path
+    line: int
+    start: int  # in bytes, as `end`
+    end: int
+    inside: str  # the function or class
+    old: str
+    new: str
+
+    @property
+    def name(self) -> str:
+        old, new = (" ".join(x.split()) for x in (self.old, self.new))
+        return f"{self.file.relative_to(PACKAGE)} {self.inside}: {old} → {new}"
+
+
+def variants(node: ast.AST) -> Iterator[ast.AST]:
+    """What may stand in place of one node."""
+
+    def changed(**fields: object) -> ast.AST:
+        twin = copy.copy(node)
+        for field, value in fields.items():
+            setattr(twin, field, value)
+        return twin
+
+    match node:
+        case ast.Compare(ops=ops):
+            for i, op in enumerate(ops):
+                yield from (changed(ops=[*ops[:i], kind(), *ops[i + 1 :]]) for kind in OPERATORS[type(op)])
+        case ast.BinOp(op=op) | ast.BoolOp(op=op) | ast.AugAssign(op=op):
+            yield from (changed(op=kind()) for kind in OPERATORS.get(type(op), ()))
+        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
+            yield operand
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int(value)):
+            yield ast.Constant(value + 1)
+        case ast.Constant(value=float(value)):
+            yield ast.Constant(value * 10 or 1.0)
+        case ast.Name(id=name) if name in SWAPPED:
+            yield changed(id=SWAPPED[name])
+        case ast.Attribute(attr=name) if name in SWAPPED:
+            yield changed(attr=SWAPPED[name])
+        case ast.Call(keywords=words):
+            yield from (changed(keywords=[w for w in words if w is not x]) for x in words if x.arg)
+        case ast.IfExp(test=test):
+            yield changed(test=ast.UnaryOp(ast.Not(), test))
+        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
+            yield ast.Return(ast.Constant(None))
+        case ast.Expr(value=ast.Call()):
+            yield ast.Pass()
+
+
+def parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The children that are code, not words: no annotations, messages, decorators, or texts that describe a value."""
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            wordy = isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom)
+            silent = isinstance(child, ast.FunctionDef) and child.name == "__repr__"
+            if isinstance(child, ast.AST) and not (wordy or silent):
+                yield child
+
+
+def mutants_of(file: Path) -> list[Mutant]:
+    """All there are, in the order of the file."""
+    source = file.read_bytes()
+    starts = [0, *(i + 1 for i, byte in enumerate(source) if byte == ord("\n"))]
+    found: list[Mutant] = []
+
+    def add(node: ast.AST, new: str, inside: str) -> None:
+        start, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
+        found.append(Mutant(file, node.lineno, start, end, inside, source[start:end].decode(), new))
+
+    def visit(node: ast.AST, inside: str) -> None:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            inside = f"{inside}.{node.name}".lstrip(".")
+        for other in variants(node):
+            text = ast.unparse(ast.fix_missing_locations(other))
+            bare = isinstance(node, ast.stmt) or isinstance(other, ast.Constant | ast.Name | ast.Attribute | ast.Call)
+            add(node, text if bare else f"({text})", inside)
+        if isinstance(node, ast.If | ast.While) and ast.unparse(node.test) != "TYPE_CHECKING":
+            add(node.test, f"(not ({ast.unparse(node.test)}))", inside)
+        for child in parts(node):
+            visit(child, inside)
+
+    visit(ast.parse(source), "")
+    return [mutant for mutant in found if mutant.name not in EQUIVALENT]
+
+
+def sample(files: Iterable[Path], count: int, seed: int) -> list[Mutant]:
+    """As many of every module, as far as it has them."""
+    dice = random.Random(seed)
+    lists = [dice.sample(found, len(found)) for found in map(mutants_of, sorted(files))]
+    dice.shuffle(lists)
+    return [mutant for mutant in chain(*zip_longest(*lists)) if mutant is not None][:count]
+
+
+def mirror(file: Path) -> list[Path]:
+    """The tests of a module, by its place."""
+    first = file.relative_to(PACKAGE).parts[0]
+    place = TESTS / (f"test_{first}" if first.endswith(".py") else first)
+    return [place] if place.exists() else []
+
+
+@cache
+def others(file: Path) -> list[Path]:
+    """All other tests; those first that speak of the module or of what it defines."""
+    defined = [n.name for n in ast.parse(file.read_bytes()).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    dotted = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
+    words = re.compile(rf"\b({'|'.join(map(re.escape, [dotted, *defined]))})\b")
+    rest = [x for x in sorted(TESTS.rglob("test_*.py")) if not any(x.is_relative_to(m) for m in mirror(file))]
+    return sorted(rest, key=lambda test: -len(words.findall(test.read_text(encoding="utf-8"))))
+
+
+def failure(source: Path, tests: list[Path], seconds: float) -> str | None:
+    """The file of the first test that fails on this copy of the source, "" if none does, None if time runs out."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+    settings = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    running = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True,
+                               stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+    try:
+        out, _ = running.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
+        return None
+    found = re.search(r"^(?:FAILED|ERROR) ([^\s:]+)", out, re.MULTILINE)
+    return "" if running.returncode == 0 else found[1] if found else "tests"
+
+
+def fate(mutant: Mutant, source: Path, seconds: float, limit: float) -> str:
+    """Killed, timed out or survived, on a copy of the source that is left as it was."""
+    file, original = source / mutant.file.relative_to(PACKAGE.parent), mutant.file.read_bytes()
+    file.write_bytes(original[: mutant.start] + mutant.new.encode() + original[mutant.end :])
+    try:
+        first = failure(source, tests, seconds) if (tests := mirror(mutant.file)) else ""
+        second = failure(source, others(mutant.file), limit) if first == "" else None
+    finally:
+        file.write_bytes(original)
+    if second and failure(source, [ROOT / second], limit):
+        raise SystemExit(f"{second} fails without any mutant, too: mend it first")
+    return "timed out" if first is None else "killed" if first or second else "survived"
+
+
+def needed(chosen: Iterable[Mutant], source: Path) -> dict[Path, float]:
+    """Seconds that the mirrored tests of each module may take: a few times what they do take."""
+    taken: dict[tuple[Path, ...], float] = {}
+    for tests in {tuple(mirror(mutant.file)) for mutant in chosen}:
+        began = time.monotonic()
+        if tests and (wrong := failure(source, list(tests), 3600)) != "":
+            raise SystemExit(f"{wrong} fails without any mutant, too: mend it first")
+        taken[tests] = 60 + 4 * (time.monotonic() - began)
+    return {mutant.file: taken[tuple(mirror(mutant.file))] for mutant in chosen}
+
+
+def main() -> int:
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument("--sample", type=int, default=100, help="how many mutants")
+    ask.add_argument("--seed", type=int, default=0)
+    ask.add_argument("--workers", type=int, default=2)
+    ask.add_argument("--only", type=Path, nargs="+", default=[PACKAGE], help="files or folders of src/onebasin")
+    ask.add_argument("--limit", type=float, default=240, help="seconds for the tests beyond the mirrored ones")
+    given = ask.parse_args()
+    files = [f for x in given.only for f in ([x.resolve()] if x.is_file() else sorted(x.resolve().rglob("*.py")))]
+    chosen, copies, say = sample(files, given.sample, given.seed), queue.SimpleQueue(), partial(print, flush=True)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.workers) as pool:
+        for i in range(given.workers):
+            copies.put(Path(shutil.copytree(ROOT / "src", Path(folder, str(i)), ignore=lambda *_: ["__pycache__"])))
+        seconds = needed(chosen, Path(folder, "0"))
+
+        def one(mutant: Mutant) -> str:
+            source = copies.get()
+            found = fate(mutant, source, seconds[mutant.file], given.limit)
+            copies.put(source)
+            say(f"{found:9}  {mutant.file.relative_to(ROOT)}:{mutant.line}  {mutant.name}")
+            return found
+
+        fates = list(pool.map(one, chosen))
+    score = 1 - fates.count("survived") / max(len(fates), 1)
+    say(f"{score:.0%} of {len(fates)} mutants killed, {fates.count('timed out')} of them by time")
+    return 0 if score >= ENOUGH else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Recipes as documents: what is read, filled in, refused and written."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helpers.recipe_texts import LEAST, TASK
+from onebasin.errors import BadRecipe
+from onebasin.match import PRESETS, WeightMatching
+from onebasin.recipes import VERBS, load, parse, plain
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_recipe_survives_being_written(verb, tmp_path):
+    first = parse(LEAST[verb], base=tmp_path)
+    document = plain(first, tmp_path)
+    assert parse(yaml.safe_load(yaml.safe_dump(document)), base=tmp_path) == first
+    assert plain(parse(document, base=tmp_path), tmp_path) == document
+    assert "method" not in document  # decided when the models are known
+    if verb != "barrier":
+        document = plain(parse({**LEAST[verb], "method": "weight"}), tmp_path)
+        assert set(document["matching"]) == {field.name for field in fields(WeightMatching)}  # defaults written out
+
+
+@pytest.mark.parametrize(
+    ("verb", "change", "says"),
+    [
+        ("align", {"onebasin": 2}, ["onebasin has no such choice", "expected: 1", "found: 2"]),
+        ("align", {"onebasin": None}, ["onebasin has no such choice"]),
+        ("align", {"verb": "mrege"}, ["verb has no such choice", "align, merge, barrier", "did you mean merge?"]),
+        ("align", {"weight": 0.5}, ["weight is not a key of this recipe"]),
+        ("align", {"method": "weight", "task": TASK}, ["task is of no use to the method weight"]),
+        ("align", {"method": "activation"}, ["task is missing", "inputs for the method activation"]),
+        ("align", {"method": "activation", "task": TASK, "matching": {"sweeps": 2}}, ["matching is of no use"]),
+        ("align", {"models": ["a"]}, ["it takes two models or more", "found: a"]),
+        ("align", {"models": "a"}, ["models has the wrong type", "found: 'a' (str)"]),
+        ("align", {"models": ["a", {"path": "b", "tag": "x"}]}, ["models.1.tag is not a key", "path, revision"]),
+        ("align", {"write": {"mergekit": "yes please"}}, ["write.mergekit has the wrong type", "true or false"]),
+        ("merge", {"write": {"mergekit": True}}, ["write.mergekit is not a key"]),
+        ("merge", {"weight": 1.5}, ["weight is out of range", "expected: from 0 to 1", "found: 1.5"]),
+        ("merge", {"write": {"dtype": "float8"}}, ["write.dtype has no such choice", "float32", "found: float8"]),
+        ("barrier", {"points": 1}, ["points is out of range", "expected: 2 or more"]),
+        ("barrier", {"method": "weight"}, ["method is not a key"]),
+        ("barrier", {"task": {**TASK, "batch_size": 0}}, ["task.batch_size is out of range"]),
+    ],
+)
+def test_a_recipe_that_makes_no_sense_is_refused(verb, change, says):
+    parse(LEAST[verb])
+    with pytest.raises(BadRecipe) as refused:
+        parse({**LEAST[verb], **change})
+    assert [piece for piece in (*says, "next step:") if piece not in str(refused.value)] == []
+
+
+@pytest.mark.parametrize("key", ["onebasin", "verb", "models"])
+def test_what_is_missing_is_named(key):
+    with pytest.raises(BadRecipe, match=f"{key} is missing"):
+        parse({name: value for name, value in LEAST["align"].items() if name != key})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("onebasin: 1\nonebasin: 1\nverb: align\nmodels: [a, b]", "onebasin is given twice"),
+        ("verb: [", "is not valid YAML"),
+        ("- align", "A recipe is keys with values"),
+        ("", "A recipe is keys with values"),
+        ("!!python/object/apply:os.getcwd []", "is not valid YAML"),
+        ("{a: 1}: 2", "is not valid YAML"),
+    ],
+)
+def test_files_that_are_no_recipes(tmp_path, text, says):
+    (tmp_path / "r.yaml").write_text(text)
+    with pytest.raises(BadRecipe, match="next step") as refused:
+        load(tmp_path / "r.yaml")
+    assert says in str(refused.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(BadRecipe, match="cannot be read"):
+        load(tmp_path / "absent.yaml")
+    (tmp_path / "r.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadRecipe, match="is not valid YAML"):
+        load(tmp_path / "r.yaml")
+
+
+def test_settings_are_keys_of_the_recipe():
+    settings = ["matching.sweeps=5", "matching.tol=1e-3", "write.dtype=bfloat16", "models.1.revision=v1", "device=cpu"]
+    found = parse(LEAST["align"], settings)
+    assert found.matching == replace(WeightMatching(), sweeps=5, tol=1e-3)
+    assert (found.write.dtype, found.models[1].revision, found.device) == ("bfloat16", "v1", "cpu")
+    assert parse({**LEAST["align"], "method": "weight"}).matching == WeightMatching()
+
+
+@pytest.mark.parametrize("setting", ["sweeps", "=5", "matching.=5", "models.7.path=x", "verb.x=1", "device=[", ".=1"])
+def test_settings_that_set_nothing(setting):
+    with pytest.raises(BadRecipe):
+        parse(LEAST["align"], [setting])
+
+
+def test_settings_do_not_change_the_document():
+    document = {**LEAST["align"], "models": ["a", {"path": "b"}], "matching": {"sweeps": 3}}
+    found = parse(document, ["matching.sweeps=5", "models.1.path=c"])
+    assert [model.path for model in found.models] == ["a", "c"]
+    assert document == {**LEAST["align"], "models": ["a", {"path": "b"}], "matching": {"sweeps": 3}}
+    assert [model.path for model in parse(document, ["models=[d, e]"]).models] == ["d", "e"]
+
+
+def test_presets_are_options_by_name():
+    for name, preset in PRESETS.items():
+        found = parse({**LEAST["align"], "matching": {"preset": name, "sweeps": 4}})
+        assert found.matching == replace(preset, sweeps=4)
+        assert "preset" not in plain(found, Path())["matching"]
+    with pytest.raises(BadRecipe, match=r"matching\.preset has no such choice") as refused:
+        parse({**LEAST["align"], "matching": {"preset": "p1-cdoe"}})
+    assert "did you mean p1-code?" in str(refused.value)

@@ -1,0 +1,44 @@
+"""The size that two models have in common."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from helpers.pairs import CLASSES as ONE_EACH
+from helpers.pairs import open_random
+from helpers.random_models import rope
+from onebasin import Checkpoint
+from onebasin.canonical.structure import canonical_spec
+from onebasin.errors import Incompatible, NotExpressible
+from onebasin.spec import ModelSpec
+from onebasin.widening.embeddings import embeddings
+from onebasin.widening.target import common_config, fields_of, target_config, target_spec
+
+PAIRS = list(product(ONE_EACH, [(0, 1), (2, 4), (3, 5)]))
+
+
+@pytest.mark.parametrize(("model_type", "seeds"), PAIRS)
+def test_the_common_size_serves_both_and_no_smaller_one_does(tmp_path, model_type, seeds):
+    same = {"num_hidden_layers": 1, "n_layer": 1, **rope(100.0, 1.0), "layer_types": ["full_attention"]}
+    pair = [open_random(tmp_path / str(s), model_type, s, s, **same) for s in seeds]
+    a, b = (canonical_spec(c) for c in pair)
+    settings = common_config(a, b)
+    assert all(serves(c, spec, settings) for c, spec in zip(pair, (a, b), strict=True))
+    fields = fields_of(a)
+    for role in ("residual", "heads", "kv_heads", "head", "ffn"):
+        if role in fields:
+            less = {**settings, fields[role]: settings[fields[role]] - 1}
+            assert not all(serves(c, spec, less) for c, spec in zip(pair, (a, b), strict=True))
+
+
+def serves(c: Checkpoint, spec: ModelSpec, settings: dict[str, int]) -> bool:
+    eps = fields_of(spec)["eps"]
+    try:
+        target = target_spec(spec, target_config(c, {k: v for k, v in settings.items() if k != eps}))
+        embeddings(spec, replace(target, constants=spec.constants))
+    except (NotExpressible, Incompatible):
+        return False
+    return True

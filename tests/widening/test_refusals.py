@@ -1,0 +1,47 @@
+"""What widening cannot keep, it refuses."""
+
+from __future__ import annotations
+
+import pytest
+import transformers
+
+from helpers.exactness import EXACT
+from helpers.growing import drift
+from helpers.pairs import open_random
+from helpers.random_models import rope
+from onebasin import widen
+from onebasin.errors import Incompatible, NotExpressible
+
+YARN = rope(rope_type="yarn", factor=2.0, original_max_position_embeddings=24)
+REFUSED = {
+    "smaller": ("llama", {}, {"intermediate_size": 2}, "smaller"),
+    "fewer groups": ("llama", {}, {"num_key_value_heads": 1}, "smaller"),
+    "vocabulary": ("llama", {}, {"vocab_size": 500}, "nothing else"),
+    "depth": ("vit", {}, {"num_hidden_layers": 7}, "nothing else"),
+    "activation": ("bert", {}, {"hidden_act": "tanh"}, "nothing else"),
+    "a slip of the pen": ("bert", {}, {"hiden_size": 64}, "hidden_size\\?"),
+    "a frequency that is not there": ("llama", {}, {"head_dim": 12}, "rotary frequencies"),
+    "frequencies that look at the width": ("llama", YARN, {"head_dim": 16}, "rotary frequencies"),
+    "coordinates that do not repeat": ("bert", {}, {"hidden_size": 36}, "repeating every coordinate"),
+    "no integer head width": ("vit", {}, {"hidden_size": 26}, "integer head width|multiple"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_exact_is_refused(tmp_path, case):
+    model_type, changes, settings, says = REFUSED[case]
+    sizes = {"hidden_size": 24, "num_attention_heads": 3, "num_key_value_heads": 3, "head_dim": 8} | changes
+    small = open_random(tmp_path / "m", model_type, 3, 5, **sizes)
+    with pytest.raises((NotExpressible, Incompatible), match=says) as caught:
+        widen(small, settings)
+    assert caught.value.next_step
+
+
+def test_a_configuration_is_a_target_too(tmp_path):
+    small = open_random(tmp_path / "m", "gpt2", 3, 5)
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "m")
+    config.n_inner = 99
+    assert drift(small, widen(small, config)) < EXACT
+    config.n_positions += 1
+    with pytest.raises(Incompatible, match="n_positions"):
+        widen(small, config)
