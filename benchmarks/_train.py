@@ -40,8 +40,8 @@ def train(folder: Path, name: str, kind: str, width: int, seed: int, device: str
     from torch.nn.functional import cross_entropy
 
     from onebasin import Checkpoint
-    from onebasin.learn.batches import Batches
-    from onebasin.learn.parallel import World
+    from onebasin.tasks.batches import Batches
+    from onebasin.processes import World
     from onebasin.tasks import load_task, training
 
     torch.manual_seed(seed)

@@ -236,7 +236,7 @@ def run(folder: Path, device: str, job: Job, state: Path | None = None) -> dict[
     from onebasin.landscape import measure as curve_of
     from onebasin.landscape import path_between
     from onebasin.learn import LearnedMatching, aligned, analyse, learn
-    from onebasin.report.certificate import certificate
+    from onebasin.verification.certificate import certificate
     from onebasin.tasks import training
 
     (name, start, text), kind = job, job[0].split("-")[0]

@@ -82,7 +82,7 @@ def brought_together(models: list[Any], task: Any, way: str, device: str) -> tup
     from onebasin.aligning import align, match_forms
     from onebasin.learn import LearnedMatching, aligned_together, learn_together
     from onebasin.universe import match_universe
-    from onebasin.universe.storage import facts
+    from onebasin.ensemble.storage import facts
 
     if way == "as they are":
         return models, {}

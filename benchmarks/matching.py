@@ -126,7 +126,7 @@ def curves(a: Any, b: Any, aligned: Any, test: Any, device: str) -> dict[str, An
     """Both paths between the models as stored (aligned None) or aligned, and what the certificate says."""
     from onebasin.landscape import measure as curve_of
     from onebasin.landscape import path_between
-    from onebasin.report.certificate import certificate
+    from onebasin.verification.certificate import certificate
 
     ends = (a, b) if aligned is None else (aligned.a.in_memory(), aligned.b.in_memory())
     row: dict[str, Any] = {

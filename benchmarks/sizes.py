@@ -60,7 +60,7 @@ def measure() -> dict[str, Any]:
 def widening_drift(folder: Path, name: str) -> float:
     """The largest change of a logit in float64 when the trained model is made twice as wide in everything."""
     from onebasin import Checkpoint, widen
-    from onebasin.stock import outputs, probe_inputs, stock_model
+    from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 
     model = Checkpoint.open(folder / name)
     kind, width = name.split("-")

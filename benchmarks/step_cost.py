@@ -114,10 +114,10 @@ def model_and_task(config: Any, batch: int, length: int) -> tuple[Any, Any]:
 def learned_step(form: Any, task: Any, batch: int, mode: str, device: Any) -> Callable[[], None]:
     import torch
 
-    from onebasin.learn.batches import Batches
+    from onebasin.tasks.batches import Batches
     from onebasin.learn.objective import Objective
     from onebasin.learn.options import LearnedMatching
-    from onebasin.learn.parallel import World
+    from onebasin.processes import World
     from onebasin.learn.steps import Steps
 
     options = LearnedMatching(steps=10_000, batch=batch, compile=mode)
@@ -133,9 +133,9 @@ def plain_step(form: Any, task: Any, batch: int, mode: str, device: Any) -> Call
     import torch
     from torch.nn.functional import cross_entropy
 
-    from onebasin.learn.batches import Batches
-    from onebasin.learn.parallel import World
-    from onebasin.stock import stock_model
+    from onebasin.tasks.batches import Batches
+    from onebasin.processes import World
+    from onebasin.checkpoint.stock import stock_model
 
     model = stock_model(form, torch.float32).to(device)
     data = Batches(task.to(device), batch, 0, augment=False, world=World())

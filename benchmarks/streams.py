@@ -71,7 +71,7 @@ def streams(form: Any, inputs: list[Any]) -> list[Any]:
     """The stream (tokens, d) before, between and after the layers, centred."""
     import torch
 
-    from onebasin.stock import stock_model
+    from onebasin.checkpoint.stock import stock_model
 
     model = stock_model(form, torch.float32).eval()
     with torch.no_grad():

@@ -11,7 +11,7 @@ import transformers
 from helpers.random_models import config_of, random_folder, random_model, rope
 from onebasin import Checkpoint, describe
 from onebasin.archs import known
-from onebasin.stock import outputs, probe_inputs, stock_model
+from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 
 
 def described(tmp_path, name: str, config: transformers.PreTrainedConfig) -> dict:

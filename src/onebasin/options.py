@@ -202,7 +202,7 @@ def all_keys(kind: Any) -> Iterator[str]:
     for name in known_keys(kind):
         yield name
         for inner in (hints[name], *get_args(hints[name])):
-            if is_dataclass(inner):
+            if isinstance(inner, type) and is_dataclass(inner):  # not a rule, which is one too
                 yield from (f"{name}.{key}" for key in all_keys(inner))
 
 

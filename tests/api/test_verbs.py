@@ -13,9 +13,10 @@ import yaml
 
 import onebasin
 from helpers.random_models import BYTES, byte_llama, random_model
-from onebasin import AlignedModels, Alignment, Checkpoint, OnebasinError, canonicalize, in_gauge_of, transport
-from onebasin.api.sources import opened
-from onebasin.stock import outputs, probe_inputs, stock_model
+from onebasin import Aligned, Alignment, Checkpoint, OnebasinError, canonicalize, in_gauge_of, transport
+from onebasin.checkpoint.sources import opened
+from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
+from onebasin.methods.registry import resolve_name
 
 Q = "model.layers.0.self_attn.q_proj.weight"
 SMALL = {"steps": 2, "batch": 4, "eval_every": 1}
@@ -32,7 +33,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pair(folder) -> AlignedModels:
+def pair(folder) -> Aligned:
     return onebasin.align(folder / "a", folder / "b", method="weight")
 
 
@@ -133,16 +134,16 @@ def test_merged_is_the_weighted_average_and_merge_says_the_same(folder, pair):
     a, b = pair.models
     assert torch.allclose(pair.merged([3, 1])[Q], 0.75 * a[Q] + 0.25 * b[Q])
     assert torch.allclose(pair.merged()[Q], (a[Q] + b[Q]) / 2)
-    merged = onebasin.merge([folder / "a", folder / "b"], weights=[3, 1], method="weight")
+    merged = onebasin.merge([folder / "a", folder / "b"], shares=[3, 1], method="weight")
     assert same(merged, pair.merged([3, 1]))
-    with pytest.raises(OnebasinError, match="weights do not fit"):
+    with pytest.raises(OnebasinError, match="one share for each model"):
         pair.merged([1, 2, 3])
 
 
 def test_many_models(folder):
     found = onebasin.align(*(folder / name for name in "abc"), method="weight")
     assert len(found.models) == 3
-    assert len(found.alignments) == 2
+    assert len(found.alignments) == 3
     for name, model in zip("bc", found.models[1:], strict=True):
         assert torch.allclose(logits(model), logits(Checkpoint.open(folder / name)))
     assert torch.allclose(found.merged()[Q], sum(model[Q] for model in found.models) / 3)
@@ -161,28 +162,29 @@ def test_merge_takes_a_list(folder):
     ("method", "options"),
     [
         ("activation", FEW),
-        ("learned", {**FEW, "learn": SMALL}),
-        ("dual", {**FEW, "learn": SMALL, "start": "weight"}),
-        ("soft", {**FEW, "learn": SMALL, "start": "identity"}),
-        ("auto", {"task": "synthetic", "samples": 20, "length": 8, "learn": SMALL}),
+        ("learned", {**FEW, "learned": SMALL}),
+        ("dual", {**FEW, "learned": {**SMALL, "start": "weight"}}),
+        ("soft", {**FEW, "learned": {**SMALL, "start": "identity"}}),
+        ("auto", {"task": "synthetic", "samples": 20, "length": 8, "learned": SMALL}),
     ],
 )
 def test_every_method_of_the_command_line(folder, pair, method, options):
     found = onebasin.align(folder / "a", folder / "b", method=method, **options)
-    assert found.certificate["method"] == method
-    assert f"method {method}" in repr(found)
+    name = resolve_name(method, {})
+    assert found.certificate["method"] == name
+    assert f"method {name}" in repr(found)
     if method != "soft":  # whose maps are no symmetries
         assert found.certificate["output_drift"]["float64"] < 1e-9
         assert not torch.allclose(found.models[1][Q], pair.models[1][Q])
-    if "learn" in options:
+    if "learned" in options:
         assert "midpoint" in repr(found)
 
 
 def test_options_reach_the_recipe_and_wrong_ones_are_refused(folder):
-    found = onebasin.align(folder / "a", folder / "b", matching={"preset": "p1-code", "sweeps": 2})
+    found = onebasin.align(folder / "a", folder / "b", weight={"preset": "p1-code", "sweeps": 2})
     assert found.certificate["sweeps"] == 2
-    with pytest.raises(OnebasinError, match="sweep is not a key"):
-        onebasin.align(folder / "a", folder / "b", matching={"sweep": 2})
+    with pytest.raises(OnebasinError, match=r"weight\.sweep is not a key"):
+        onebasin.align(folder / "a", folder / "b", weight={"sweep": 2})
     with pytest.raises(OnebasinError, match="method has no such choice"):
         onebasin.align(folder / "a", folder / "b", method="wieght")
     with pytest.raises(OnebasinError, match="task is missing"):
@@ -200,11 +202,15 @@ def test_apply_moves_like_b(folder, pair):
     assert not torch.allclose(moved[Q], other[Q])
 
 
-@pytest.mark.parametrize(("method", "what"), [("learned", "scale"), ("learned", "gains"), ("dual", "gains")])
+SCALE = {"learn": ["residual"], "paper": {"scale": True}}
+GAINS = {"learn": ["residual", "gains"]}
+
+
+@pytest.mark.parametrize(("method", "what"), [("learned", SCALE), ("learned", GAINS), ("dual", GAINS)])
 def test_apply_takes_all_that_was_learned(folder, method, what):
     """What is no map of a space, too: the scale of the stream, and the gains of norms."""
-    options = {**SMALL, "steps": 20, "eval_every": 10, "lr": 0.05, "learn": ["residual", what]}
-    found = onebasin.align(folder / "a", folder / "b", method=method, learn=options, **FEW)
+    options = {**SMALL, "steps": 20, "eval_every": 10, "lr": 0.05, **what}
+    found = onebasin.align(folder / "a", folder / "b", method=method, learned=options, **FEW)
     assert same(found.apply(folder / "b"), found.models[1])
     maps_alone = transport(canonicalize(Checkpoint.open(folder / "b")).checkpoint, found.alignment)
     written = in_gauge_of(Checkpoint.open(folder / "a"), maps_alone)

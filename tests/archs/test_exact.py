@@ -11,8 +11,8 @@ from helpers.random_models import random_folder
 from onebasin import Alignment, Checkpoint, canonicalize, in_gauge_of, transport
 from onebasin.canonical.structure import canonical_spec
 from onebasin.errors import NotExpressible
-from onebasin.stock import norms_in_float64, outputs, probe_inputs, stock_model
-from onebasin.verification import output_drift
+from onebasin.checkpoint.stock import norms_in_float64, outputs, probe_inputs, stock_model
+from onebasin.verification.verify import output_drift
 
 SEEDS = range(6)
 every_seed = pytest.mark.parametrize("seed", SEEDS)

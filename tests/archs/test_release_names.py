@@ -15,7 +15,7 @@ from onebasin import Checkpoint, verify
 from onebasin.archs import rotary
 from onebasin.archs.rotary import before_5
 from onebasin.errors import BadCheckpoint
-from onebasin.stock import stock_model
+from onebasin.checkpoint.stock import stock_model
 
 
 def memory_names(model: transformers.PreTrainedModel) -> dict[str, torch.Tensor]:

@@ -48,7 +48,7 @@ def three(models, tmp_path_factory) -> Path:
     """Three of them merged, with their universe."""
     out = tmp_path_factory.mktemp("three") / "out"
     with pytest.raises(SystemExit) as done:
-        main(["merge", *map(str, models[:3]), "-o", str(out), "--weights", "2,1,1", "--dtype", "float64", "--quiet",
+        main(["merge", *map(str, models[:3]), "-o", str(out), "--shares", "2,1,1", "--dtype", "float64", "--quiet",
               "--method", "weight"])  # fmt: skip
     assert not done.value.code
     return out

@@ -9,7 +9,7 @@ from helpers.folders import certificate
 from helpers.random_models import byte_llama
 from helpers.short import FEW, QUICK
 from onebasin import Checkpoint
-from onebasin.stock import stock_model
+from onebasin.checkpoint.stock import stock_model
 
 
 def test_align_writes_every_model_in_the_gauge_of_the_first(cli, models, tmp_path):

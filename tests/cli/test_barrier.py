@@ -11,8 +11,9 @@ import torch
 
 from helpers.random_models import byte_llama, rope
 from onebasin import Checkpoint, __version__
-from onebasin.landscape import CircuitPath, FactorPath, evaluate, measure
-from onebasin.stock import stock_model
+from onebasin.checkpoint.stock import stock_model
+from onebasin.landscape import evaluate, measure
+from onebasin.paths import CircuitPath, FactorPath
 from onebasin.tasks import load_task
 
 FEW = ("--task", "builtin:python", "--samples", "4", "--points", "3", "--device", "cpu")
@@ -61,7 +62,7 @@ def test_json_and_files_hold_all_that_was_measured(run, pair, tmp_path):
     assert code == 0
     assert written == {"onebasin": __version__, **printed}
     assert (printed["a"], printed["b"], printed["path"]) == ("a", "b", "circuit")
-    assert printed["weights"] == [0, 0.5, 1]
+    assert printed["shares"] == [0, 0.5, 1]
     assert {k: printed["task"][k] for k in ("split", "samples", "length")} == {
         "split": "test",
         "samples": 4,

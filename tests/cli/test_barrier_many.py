@@ -13,9 +13,9 @@ def test_a_surface_with_its_picture(cli, models, tmp_path):
     assert (code, err) == (0, "")
     found = json.loads((tmp_path / "out" / "barrier.json").read_text())
     assert found["models"] == ["w", "x", "y"]
-    assert len(found["weights"]) == 7
+    assert len(found["shares"]) == 7
     top = found["barrier"]
-    place = " ".join(f"{x:.3g}" for x in top["weights"])
+    place = " ".join(f"{x:.3g}" for x in top["shares"])
     assert f"barrier {top['loss']:.4f} ± {top['standard_error']:.4f} at λ = {place}" in out
     assert ElementTree.parse(tmp_path / "out" / "barrier.svg").getroot().tag.endswith("svg")
     code, again, _ = cli("run", tmp_path / "out" / "recipe.yaml", "--json")
@@ -30,5 +30,5 @@ def test_a_default_triangle_has_seven_points_on_a_side(cli, models):
 def test_four_models_have_no_picture(cli, models, tmp_path):
     code, out, _ = cli("barrier", *models, *FEW, "--json", "-o", tmp_path / "out")
     assert code == 0
-    assert len(json.loads(out)["weights"]) == 11
+    assert len(json.loads(out)["shares"]) == 11
     assert sorted(x.name for x in (tmp_path / "out").iterdir()) == ["barrier.json", "recipe.yaml", "report.html"]

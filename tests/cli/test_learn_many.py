@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from onebasin.universe import load_universe
 
 from helpers.folders import certificate, same
 from onebasin import Checkpoint
 from onebasin.errors import BadOutput
 from onebasin.recipes import running
-from onebasin.universe import load_universe
 
 LEARN = ("--task", "synthetic", "--samples", "20", "--length", "6", "--steps", "2", "--set", "learn.batch=4",
          "--set", "learn.eval_every=1", "--device", "cpu", "--dtype", "float64", "--quiet")  # fmt: skip

@@ -9,14 +9,17 @@ from transformers import AutoModelForCausalLM
 
 from helpers.folders import certificate, same
 from onebasin import Checkpoint
-from onebasin.landscape import Simplex
-from onebasin.recipes import methods
-from onebasin.universe import match_universe
+from onebasin.ensemble.ensemble import Ensemble
+from onebasin.match import weights as matching
+from onebasin.methods.method import Job
+from onebasin.methods.weight import Weight
+from onebasin.paths import Simplex
 
 
 def test_merge_writes_the_weighted_average_of_all(models, three):
-    pairs = match_universe([Checkpoint.open(folder) for folder in models[:3]]).aligned()
-    expected = Simplex([pairs[0].a, *(pair.b for pair in pairs)]).at([0.5, 0.25, 0.25])
+    ensemble = Ensemble.of([Checkpoint.open(folder) for folder in models[:3]])
+    aligned = Weight().run(ensemble, None, Job(torch.device("cpu")))
+    expected = Simplex(aligned.models).at([0.5, 0.25, 0.25])
     found = Checkpoint.open(three)
     assert max(float((found[name] - expected[name]).abs().max()) for name in expected) < 1e-12
     model, info = AutoModelForCausalLM.from_pretrained(three, output_loading_info=True)
@@ -26,7 +29,7 @@ def test_merge_writes_the_weighted_average_of_all(models, three):
 
 def test_every_aligned_model_has_its_certificate(three):
     found = certificate(three)
-    assert found["weights"] == [0.5, 0.25, 0.25]
+    assert found["shares"] == [0.5, 0.25, 0.25]
     assert found["gauge"] == "the reference's"
     assert [own["model"] for own in found["aligned"]] == ["x", "y"]
     assert all(own["output_drift"]["float64"] < 1e-9 for own in found["aligned"])
@@ -44,11 +47,11 @@ def test_the_card_lists_all_models(three):
 
 def test_the_recipe_makes_it_again(cli, three, tmp_path):
     written = yaml.safe_load((three / "recipe.yaml").read_text())
-    assert written["weights"] == [2, 1, 1]
+    assert written["shares"] == [2, 1, 1]
     assert set(written["universe"]) == {"rounds", "tol"}
     assert cli("run", three / "recipe.yaml", "-o", tmp_path / "again")[0] == 0
     assert same(three, tmp_path / "again")
-    assert cli("run", three / "recipe.yaml", "-o", tmp_path / "other", "--set", "weights=[1, 1, 1]")[0] == 0
+    assert cli("run", three / "recipe.yaml", "-o", tmp_path / "other", "--set", "shares=[1, 1, 1]")[0] == 0
     assert not same(three, tmp_path / "other")
 
 
@@ -59,15 +62,15 @@ def test_adding_a_fourth_costs_one_alignment(cli, models, three, tmp_path, monke
         asked.append(arguments)
         return match(*arguments, **options)
 
-    match = methods.match_forms
-    monkeypatch.setattr(methods, "match_forms", counted)
+    match = matching.match_weights
+    monkeypatch.setattr(matching, "match_weights", counted)
     code, out, err = cli("merge", *models, "--universe", three, "-o", tmp_path / "four", "--dtype", "float64")
     assert (code, err) == (0, "")
     assert len(asked) == 1
     assert "alignments of two models made: 1" in out
     found = certificate(tmp_path / "four")
     assert found["universe"]["alignments_made"] == 1
-    assert found["weights"] == [0.25] * 4
+    assert found["shares"] == [0.25] * 4
     assert all(own["output_drift"]["float64"] < 1e-9 for own in found["aligned"])
     assert len(list((tmp_path / "four" / "universe").iterdir())) == 5
     one, two = (folder / "universe" / "2" / "alignment.safetensors" for folder in (three, tmp_path / "four"))
@@ -89,8 +92,8 @@ def test_members_of_a_universe_need_no_alignment(cli, models, three, tmp_path):
     assert certificate(tmp_path / "out")["output_drift"]["float64"] < 1e-9
 
 
-def test_two_weights_say_the_same_as_one(cli, models, tmp_path):
-    for name, flags in {"one": ("--weight", "0.25"), "two": ("--weights", "3,1"), "other": ()}.items():
+def test_two_shares_say_the_same_as_one(cli, models, tmp_path):
+    for name, flags in {"one": ("--share", "0.25"), "two": ("--shares", "3,1"), "other": ()}.items():
         assert cli("merge", *models[:2], "-o", tmp_path / name, "--method", "weight", *flags)[0] == 0
     assert same(tmp_path / "one", tmp_path / "two")
     assert not same(tmp_path / "one", tmp_path / "other")

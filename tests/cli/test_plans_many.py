@@ -25,15 +25,21 @@ def test_a_dry_run_names_all_models(cli, models, tmp_path):
 
 LEARNED = ("--method", "learned", "--task", "builtin:python")
 REFUSED = {
-    "law": (("merge", 3, *LEARNED, "--set", "learn.law=half"), ["The law 'half' draws the share", "dirichlet"]),
-    "universe at rest": (("align", 3, *LEARNED, "--start", "identity", "--set", "universe.rounds=2"), ["identity"]),
-    "universe and auto": (("align", 3, "--method", "auto", "--universe", "x"), ["universe.folder is of no use"]),
-    "weight of three": (("merge", 3, "--weight", "0.5"), ["weight is the share of B"]),
-    "both": (("merge", 2, "--weight", "0.5", "--weights", "1,1"), ["weight is the share of B"]),
-    "too few weights": (("merge", 3, "--weights", "0.5,0.5"), ["weights do not fit", "3 numbers"]),
-    "negative weight": (("merge", 2, "--weights", "2,-1"), ["weights do not fit", "none below 0"]),
-    "no weight at all": (("merge", 2, "--weights", "0,0"), ["not all 0"]),
-    "words": (("merge", 2, "--weights", "half,half"), ["weights.0 has the wrong type", "a number"]),
+    "law": (("merge", 3, *LEARNED, "--set", "learned.paper.law=half"), ["The law 'half' draws the share", "dirichlet"]),
+    "universe at rest": (
+        ("align", 3, *LEARNED, "--start", "identity", "--set", "universe.rounds=2"),
+        ["universe is of no use to the method learned here", "begin with a match"],
+    ),
+    "universe and auto": (
+        ("align", 3, "--method", "auto", "--universe", "x"),
+        ["universe is of no use to the method auto"],
+    ),
+    "share of three": (("merge", 3, "--share", "0.5"), ["share is that of B"]),
+    "both": (("merge", 2, "--share", "0.5", "--shares", "1,1"), ["share is that of B"]),
+    "too few shares": (("merge", 3, "--shares", "0.5,0.5"), ["shares do not fit", "3 numbers"]),
+    "negative share": (("merge", 2, "--shares", "2,-1"), ["shares.1 is out of range", "0 or more"]),
+    "no share at all": (("merge", 2, "--shares", "0,0"), ["not all 0"]),
+    "words": (("merge", 2, "--shares", "half,half"), ["shares.0 has the wrong type", "a number"]),
     "one model": (("merge", 1), ["it takes two models or more", "found: "]),
     "universe of two": (("align", 2, "--set", "universe.rounds=3"), ["universe is of no use to two models"]),
     "rounds": (("align", 3, "--set", "universe.rounds=0"), ["universe.rounds is out of range"]),

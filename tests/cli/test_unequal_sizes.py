@@ -7,7 +7,7 @@ import json
 from helpers.random_models import byte_llama
 from helpers.short import FEW, QUICK
 from onebasin import Checkpoint
-from onebasin.inspection import describe
+from onebasin.ensemble.inspection import describe
 
 
 def test_three_sizes_become_one(cli, tmp_path):
@@ -27,7 +27,7 @@ def test_three_sizes_become_one(cli, tmp_path):
     assert plan["memory"] == one > max(describe(Checkpoint.open(x))["memory"]["align"] for x in models)
     code, text, err = cli("barrier", *models, *FEW, "--points", "2", "--json", "--quiet")
     assert code == 0, err
-    assert len(json.loads(text)["weights"]) == 7
+    assert len(json.loads(text)["shares"]) == 7
     larger = byte_llama(tmp_path / "larger", 3, intermediate_size=99)
     flags = ("--universe", tmp_path / "out", "-o", tmp_path / "more")
     code, _, err = cli("merge", *models, byte_llama(tmp_path / "small", 4), *flags)
@@ -35,4 +35,4 @@ def test_three_sizes_become_one(cli, tmp_path):
     code, _, err = cli("merge", *models, larger, "--universe", tmp_path / "out", "-o", tmp_path / "none")
     assert code == 2
     assert "The universe is too small" in err
-    assert "FFN 77 -> 99" in err
+    assert "space: layers.0.ffn\n  expected: 77\n  found: 99\n" in err

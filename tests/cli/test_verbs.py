@@ -22,7 +22,7 @@ VERBS = {
     "demo": {"--out", "-o", "--task", "--quick", "--json", "--quiet"},
     "inspect": {"a", "b", "--revision", "--json"},
     "merge": {
-        "models", "--out", "-o", "--weight", "--weights", "--method", "--preset", "--spaces", "--task", "--samples",
+        "models", "--out", "-o", "--share", "--shares", "--method", "--preset", "--spaces", "--task", "--samples",
         "--length", "--start", "--steps", "--learn", "--universe", "--device", "--dtype", "--max-shard-size", "--set",
         "--dry-run", "--resume", "--json", "--quiet",
     },

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from onebasin import verification
 from onebasin.maps import Orthogonal
+from onebasin.verification import verify as verification
 
 
 def test_verify_holds(cli, pristine):

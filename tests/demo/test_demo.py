@@ -84,7 +84,7 @@ def test_every_method_can_be_made_again_from_its_recipe(text):
     out, _ = text
     for method in METHODS:
         recipe = load(out / method / "recipe.yaml")
-        assert recipe.method == method
+        assert recipe.method.name == method
         assert [Checkpoint.open(model.path).store.folder.name for model in recipe.models] == ["a", "b"]
 
 

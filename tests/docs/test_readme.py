@@ -17,7 +17,7 @@ from helpers.random_models import byte_llama, random_model
 from onebasin import Checkpoint
 from onebasin.archs import known
 from onebasin.cli.app import app
-from onebasin.stock import outputs, probe_inputs, stock_model
+from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 

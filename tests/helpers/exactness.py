@@ -7,8 +7,8 @@ import torch
 
 from helpers.random_models import CLASSES, IDS
 from onebasin import Alignment, Checkpoint
-from onebasin.stock import outputs, probe_inputs, stock_model
-from onebasin.verification import output_drift
+from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
+from onebasin.verification.verify import output_drift
 
 EXACT = 1e-9
 NOTHING = Alignment({}, {})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from helpers.exactness import NOTHING, answers, relative
 from onebasin import Checkpoint
 from onebasin.spec import ModelSpec
-from onebasin.verification import drifts
+from onebasin.verification.verify import drifts
 from onebasin.widening.embeddings import repeats
 from onebasin.widening.target import fields_of, sizes_of
 

@@ -11,10 +11,18 @@ import transformers
 
 from helpers.random_models import random_model, rope
 from onebasin import Alignment, Checkpoint
-from onebasin.aligning import same_form
-from onebasin.learn import Learned, LearnedMatching, learn
+from onebasin.checkpoint.stock import outputs, stock_model
+from onebasin.ensemble.aligned import Aligned
+from onebasin.ensemble.ensemble import Ensemble
+from onebasin.learn.coordinates import Coordinates
+from onebasin.learn.learning import learn
 from onebasin.learn.objective import Objective
-from onebasin.stock import outputs, stock_model
+from onebasin.learn.options import LearnedMatching
+from onebasin.learn.stacks import OURS, Variation
+from onebasin.match.many import as_they_are
+from onebasin.papers.options import PaperLearning
+from onebasin.papers.permutations import StraightThrough
+from onebasin.papers.strategies import variation_of
 from onebasin.tasks import CLASSIFICATION, LANGUAGE, Task
 
 F64 = torch.float64
@@ -42,7 +50,7 @@ TINY = {
     ),
 }  # fmt: skip
 NAMES = pytest.mark.parametrize("name", TINY)
-EVERYTHING = {"learn": ("residual", "qk", "ov", "heads", "units"), "permutations": "straight-through"}
+EVERYTHING = {"learn": ("residual", "qk", "ov", "heads", "units"), "paper": {"permutations": "straight-through"}}
 
 
 def write(root: Path, name: str, models: int) -> list[Checkpoint]:
@@ -54,6 +62,13 @@ def write(root: Path, name: str, models: int) -> list[Checkpoint]:
 def write_pair(root: Path, name: str) -> tuple[Checkpoint, Checkpoint]:
     a, b = write(root, name, 2)
     return a, b
+
+
+def write_pairs(root: Path) -> Path:
+    """A pair of every class."""
+    for name in TINY:
+        write(root, name, 2)
+    return root
 
 
 def open_pair(root: Path, name: str) -> tuple[Checkpoint, Checkpoint]:
@@ -75,35 +90,57 @@ def taught_by(checkpoint: Checkpoint, samples: int = 128, seed: int = 0) -> Task
     return Task("taught", LANGUAGE if labels.ndim > 1 else CLASSIFICATION, inputs, labels, {})
 
 
-def objective(root: Path, name: str, *, tokens: int = 0, **options: object) -> tuple[Objective, Checkpoint, Checkpoint]:
+def variation(paper: dict[str, object] | None) -> Variation:
+    """What learning does by options of the papers; by none of them, our own."""
+    return OURS if paper is None else variation_of(PaperLearning(**paper))
+
+
+def assignments(side: Coordinates) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """(what is maximised, the permutation taken) of every stack whose permutations are straight-through."""
+    found = {stack: side.parts(stack) for stack, x in side.latents.items() if isinstance(x, StraightThrough)}
+    return {stack: (side.latents[stack].scores(parts["z"]), parts["index"]) for stack, parts in found.items()}
+
+
+def objective(
+    root: Path, name: str, *, tokens: int = 0, paper: dict[str, object] | None = None, **options: object
+) -> tuple[Objective, Checkpoint, Checkpoint]:
     """(objective with random latents, A, B) in float64."""
-    a, b = same_form(*open_pair(root, name))
+    a, b = Ensemble.of(open_pair(root, name)).forms
     kind = LANGUAGE if "LM" in name else CLASSIFICATION
-    made = Objective((a, b), LearnedMatching(**options), kind, dtype=F64, tokens=tokens)
+    chosen = LearnedMatching(**{"loss": "task", **options})
+    made = Objective((a, b), chosen, kind, variation(paper), dtype=F64, tokens=tokens)
     g = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for p in made.learned():
             p.add_(0.3 * torch.randn(p.shape, generator=g, dtype=F64))
         for side in made.sides:
-            for scores, index in side.assignments().values():
+            for scores, index in assignments(side).values():
                 index.copy_(
                     torch.stack([s.argsort(-1)[0] for s in scores.reshape(-1, *scores.shape[-2:])]).view_as(index)
                 )
     return made, a, b
 
 
-def share(weight: float) -> torch.Tensor:
-    """The weights of A and B."""
-    return torch.tensor([1 - weight, weight], dtype=F64)
+def share(of_b: float) -> torch.Tensor:
+    """The shares of A and B."""
+    return torch.tensor([1 - of_b, of_b], dtype=F64)
 
 
 RUN = {"steps": 60, "batch": 8, "eval_every": 20, "save_every": 7, "log_every": 5, "dtype": "float64"}
 
 
-def run(root: Path, name: str, folder: Path | None, tick=lambda progress: None, **options: object) -> Learned:
+def run(
+    root: Path,
+    name: str,
+    folder: Path | None,
+    tick=lambda progress: None,
+    paper: dict[str, object] | None = None,
+    **options: object,
+) -> Aligned:
+    """What is learned of a pair from the models as they are; `course["learning"]` tells how it went."""
     a, b = open_pair(root, name)
-    chosen = LearnedMatching(**{**RUN, **options})
-    return learn(a, b, None, taught_by(a), 32, chosen, folder=folder, tick=tick)
+    start, chosen = as_they_are(Ensemble.of([a, b])), LearnedMatching(**{**RUN, **options})
+    return learn(start, taught_by(a), 32, chosen, variation(paper), folder=folder, tick=tick)
 
 
 def tensors(alignment: Alignment) -> dict[str, torch.Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from helpers.random_models import config_of, random_model
 from onebasin import Alignment, Checkpoint, transport
-from onebasin.stock import outputs, probe_inputs, stock_model
+from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 
 CLASSES = {
     "gpt2": "GPT2LMHeadModel", "gpt_neox": "GPTNeoXForCausalLM", "llama": "LlamaForCausalLM",

@@ -2,8 +2,8 @@
 
 TASK = {"data": "builtin:python", "samples": 4, "length": 8}
 LEAST = {
-    "align": {"onebasin": 1, "verb": "align", "models": ["a", "b"]},
-    "merge": {"onebasin": 1, "verb": "merge", "models": ["a", "b"]},
-    "barrier": {"onebasin": 1, "verb": "barrier", "models": ["a", "b"], "task": TASK},
+    "align": {"onebasin": 2, "verb": "align", "models": ["a", "b"]},
+    "merge": {"onebasin": 2, "verb": "merge", "models": ["a", "b"]},
+    "barrier": {"onebasin": 2, "verb": "barrier", "models": ["a", "b"], "task": TASK},
 }
 WEIGHT = {**LEAST["align"], "method": "weight"}

@@ -6,7 +6,7 @@ import torch
 import transformers
 
 from onebasin import Checkpoint
-from onebasin.stock import outputs, probe_inputs
+from onebasin.checkpoint.stock import outputs, probe_inputs
 from onebasin.tasks import CLASSIFICATION, LANGUAGE, Task
 
 F64 = torch.float64

@@ -14,7 +14,7 @@ from onebasin import Checkpoint
 from onebasin.errors import BadOutput, OnebasinError
 from onebasin.landscape import CircuitPath, Curve, Evaluation, FactorPath, measure
 from onebasin.report import plot
-from onebasin.stock import stock_model
+from onebasin.checkpoint.stock import stock_model
 from onebasin.tasks import load_task
 
 

@@ -14,7 +14,7 @@ from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.archs.rotary import before_5
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.landscape import CircuitPath, FactorPath, measure, path_between, pick_device
-from onebasin.stock import outputs, probe_inputs, stock_model
+from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 
 INSIDE = {  # where the attention modules are
     "GPT2LMHeadModel": "transformer.h.{}.attn",

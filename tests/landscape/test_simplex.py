@@ -14,9 +14,9 @@ from helpers.random_models import byte_llama, random_folder
 from onebasin import Checkpoint, canonicalize
 from onebasin.errors import Incompatible, OnebasinError
 from onebasin.landscape import FactorPath, Simplex, evaluate, measure, measure_simplex
-from onebasin.landscape.simplex import grid
+from onebasin.paths.simplex import grid
 from onebasin.report.ternary import place, ternary
-from onebasin.stock import stock_model
+from onebasin.checkpoint.stock import stock_model
 from onebasin.tasks import load_task
 
 

@@ -2,12 +2,9 @@
 
 import pytest
 
-from helpers.learning import TINY, write_pair
+from helpers.learning import write_pairs
 
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pairs")
-    for name in TINY:
-        write_pair(folder, name)
-    return folder
+    return write_pairs(tmp_path_factory.mktemp("pairs"))

@@ -2,63 +2,40 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from helpers.latents import ROTATIONS, SIZE, double, make, random
 from onebasin import families as fam
-from onebasin.errors import OnebasinError
 from onebasin.families import Rep
-from onebasin.learn.assignments import ASSIGNMENTS, PERMUTING, Soft, StraightThrough
-from onebasin.learn.latents import LATENTS, Latent
-from onebasin.learn.laws import LAWS, PLACES, draw, where_highest
-from onebasin.learn.options import LearnedMatching
-from onebasin.linalg import assign, cayley, centred, expm, newton_schulz, polar, skew
-from onebasin.maps import MAPS, map_of
+from onebasin.learn import latents
+from onebasin.learn.latents import LATENTS, CayleyChart, Gauge
+from onebasin.linalg import cayley, centred, expm, skew
+from onebasin.maps import map_of
+from onebasin.papers.strategies import exponential_chart, polar_chart
 
-SIZE = 6
-ISOMETRIC = (fam.ORTHOGONAL, fam.ORTHOGONAL_ONES)
-ROTATIONS = ("cayley", "exponential", "polar")
+CHARTED = (fam.ORTHOGONAL, fam.ORTHOGONAL_ONES, fam.INVERTIBLE)
 CHARTS = [
-    *((family, "cayley", "polar") for family in LATENTS),
-    *((family, chart, "polar") for family in ISOMETRIC for chart in ROTATIONS[1:]),
-    (fam.INVERTIBLE, "cayley", "plain"),
-]  # fmt: skip
-CASES = pytest.mark.parametrize(("family", "rotation", "invertible"), CHARTS, ids=lambda x: str(x).replace(" ", "-"))
+    *((family, "cayley") for family in LATENTS),
+    *((family, chart) for family in CHARTED for chart in ROTATIONS[1:]),
+]
+CASES = pytest.mark.parametrize(("family", "rotation"), CHARTS, ids=lambda x: str(x).replace(" ", "-"))
 FIBRES = pytest.mark.parametrize("fibres", [None, 3])
-
-
-def make(family: fam.Family, fibres: int | None, **options: object) -> Latent:
-    chosen = LearnedMatching(**options)
-    table = {**LATENTS, **ASSIGNMENTS[chosen.permutations]}
-    return table[family](family, SIZE, fibres, chosen)
-
-
-def double(parts: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: x.double() if x.is_floating_point() else x for name, x in parts.items()}
-
-
-def random(latent: Latent, seed: int = 0, size: float = 0.15) -> dict[str, Tensor]:
-    g = torch.Generator().manual_seed(seed)
-    parts = double(latent.start())
-    return {
-        name: x + size * torch.randn(x.shape, generator=g, dtype=x.dtype) if x.is_floating_point() else x
-        for name, x in parts.items()
-    }
 
 
 def test_every_continuous_family_has_a_latent():
     """What is left out has dimension zero."""
     assert {family for family in fam.GROUPS if family.dimension(SIZE, SIZE) > 0} == set(LATENTS)
-    assert {family for family in fam.GROUPS if map_of(family).__mro__[1].__name__ == "MonomialGroup"} >= set(PERMUTING)
-    assert all(MAPS[family].permutes for family in PERMUTING)
 
 
 @CASES
 @FIBRES
-def test_zero_is_the_identity(family, rotation, invertible, fibres):
-    latent = make(family, fibres, rotation=rotation, invertible=invertible)
+def test_zero_is_the_identity(family, rotation, fibres):
+    latent = make(family, fibres, rotation=rotation)
     parts = double(latent.start())
     assert all((x == 0).all() for x in parts.values())
     for g in (latent.map(parts), latent.member(parts)):
@@ -69,8 +46,8 @@ def test_zero_is_the_identity(family, rotation, invertible, fibres):
 
 @CASES
 @FIBRES
-def test_every_latent_is_a_member_and_its_covector_is_right(family, rotation, invertible, fibres):
-    latent = make(family, fibres, rotation=rotation, invertible=invertible)
+def test_every_latent_is_a_member_and_its_covector_is_right(family, rotation, fibres):
+    latent = make(family, fibres, rotation=rotation)
     parts = random(latent)
     g, member = latent.map(parts), latent.member(parts)
     assert g.distance() > 0.05
@@ -93,8 +70,8 @@ def test_the_all_ones_vector_is_fixed_only_where_it_must_be():
 @CASES
 @FIBRES
 @pytest.mark.parametrize("at", [0.0, 0.15])
-def test_gradients(family, rotation, invertible, fibres, at):
-    latent = make(family, fibres, rotation=rotation, invertible=invertible)
+def test_gradients(family, rotation, fibres, at):
+    latent = make(family, fibres, rotation=rotation)
     parts = random(latent, size=at)
     x = torch.randn(3, 2, SIZE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
@@ -112,8 +89,8 @@ def test_gradients(family, rotation, invertible, fibres, at):
 
 @CASES
 @FIBRES
-def test_a_chart_moves_along_and_the_map_stays(family, rotation, invertible, fibres):
-    latent = make(family, fibres, rotation=rotation, invertible=invertible, recentre_every=1)
+def test_a_chart_moves_along_and_the_map_stays(family, rotation, fibres):
+    latent = make(family, fibres, rotation=rotation, moves=True)
     parts = {**random(latent), **latent.state()}
     for seed in (1, 2):  # twice: from an origin that is not the identity
         moved = {**parts, **latent.recentred(parts)}
@@ -128,7 +105,7 @@ def test_a_chart_moves_along_and_the_map_stays(family, rotation, invertible, fib
 @pytest.mark.parametrize("recentre_every", [0, 5])
 def test_a_half_turn_is_reached_only_by_charts_that_move_along(recentre_every):
     """Cayley's chart has the half turn at infinity."""
-    latent = make(fam.ORTHOGONAL, None, recentre_every=recentre_every)
+    latent = make(fam.ORTHOGONAL, None, moves=bool(recentre_every))
     goal = torch.eye(SIZE, dtype=torch.float64)
     goal[:2, :2] *= -1
     parts = {**random(latent, size=0.01), **latent.state()}
@@ -140,48 +117,6 @@ def test_a_half_turn_is_reached_only_by_charts_that_move_along(recentre_every):
             parts |= latent.recentred(parts)
     left = float((latent.map(parts).dense() - goal).norm())
     assert left < 1e-3 if recentre_every else left > 0.01
-
-
-# ---- permutations
-
-
-@pytest.mark.parametrize("family", PERMUTING, ids=str)
-@FIBRES
-def test_straight_through_is_a_permutation_going_forward_and_z_going_back(family, fibres):
-    latent = make(family, fibres, permutations="straight-through")
-    assert isinstance(latent, StraightThrough)
-    start = double({**latent.start(), **latent.state()})
-    eye = torch.eye(SIZE, dtype=torch.float64)
-    assert latent.map(start).dense().equal(eye.expand_as(latent.map(start).dense()))
-    parts = random(latent, size=1.0)
-    parts["index"] = assign(latent.scores(parts["z"]))
-    parts["z"].requires_grad_()
-    dense = latent.map(parts).dense(Rep.PERM)
-    assert dense.detach().sum(-1).eq(1).all()
-    assert dense.detach().argmax(-1).equal(parts["index"])
-    cost = torch.randn(dense.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    (slope,) = torch.autograd.grad((cost * dense).sum(), parts["z"])
-    torch.testing.assert_close(slope, cost)
-    member = latent.member(parts)
-    assert type(member) is map_of(family)
-    torch.testing.assert_close(member.dense(), latent.map(parts).dense().detach())
-    torch.testing.assert_close(member.dense(Rep.COV), latent.map(parts).dense(Rep.COV).detach())
-
-
-@FIBRES
-def test_soft_permutations_start_near_the_identity_and_say_how_near(fibres):
-    noisy = [make(fam.PERMUTATION, fibres, permutations="soft", noise=e, sinkhorn=50) for e in (1e-4, 1e-2, 0.3)]
-    starts = [latent.map(double(latent.start())) for latent in noisy]
-    distances = [g.distance() for g in starts]
-    assert distances[0] < distances[1] < distances[2]
-    assert 0 < distances[0] < 1e-3
-    for latent, g in zip(noisy, starts, strict=True):
-        assert isinstance(latent, Soft)
-        torch.testing.assert_close(g.dense().sum(-2), torch.ones_like(g.dense()[..., 0]))
-        torch.testing.assert_close(g.dense().sum(-1), torch.ones_like(g.dense()[..., 0]), atol=1e-3, rtol=0)  # slow
-        assert latent.hardened(double(latent.start())).distance() == 0
-    z = double(noisy[2].start())["z"].requires_grad_()
-    assert gradcheck(lambda z: noisy[2].map({"z": z}).dense(), z)
 
 
 # ---- charts
@@ -198,58 +133,89 @@ def test_newton_steps_and_factorisation_agree(size):
     assert gradcheck(lambda s: cayley(skew(s), 12), small)
 
 
-def test_charts_against_the_library():
+def test_exponentials_and_centred_matrices_against_the_library():
     x = torch.randn(3, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     torch.testing.assert_close(expm(x), torch.matrix_exp(x), rtol=1e-9, atol=1e-9)
-    near = torch.eye(8, dtype=torch.float64) + 0.1 * x
-    torch.testing.assert_close(newton_schulz(near), polar(near))
     torch.testing.assert_close(centred(x).sum(-1), torch.zeros(3, 8, dtype=torch.float64))
     torch.testing.assert_close(centred(x).sum(-2), torch.zeros(3, 8, dtype=torch.float64))
 
 
-# ---- laws and options
+# ---- Newton steps in place of a factorisation
 
 
-def test_laws():
-    shares = {law: draw(law, 20_000, 0) for law in LAWS}
-    assert 0.4 <= shares["middle"].min() < 0.401
-    assert 0.599 < shares["middle"].max() <= 0.6
-    assert shares["half"].unique().tolist() == [0.5]
-    assert shares["full"].min() < 0.01
-    assert shares["full"].max() > 0.99
-    assert abs(float(shares["normal"].std()) - 0.1) < 0.003
-    assert all(float(x.min()) >= 0 and float(x.max()) <= 1 for x in shares.values())
-    means = {"near-a": 0.35, "near-b": 0.65}  # nearer to A, nearer to B
-    assert all(abs(float(x.mean()) - means.get(law, 0.5)) < 0.01 for law, x in shares.items())
-    assert draw("full", 9, 3).equal(draw("full", 9, 3))
-    assert not draw("full", 9, 3).equal(draw("full", 9, 4))
+class QuickChart(CayleyChart):
+    """Chooses on a CPU as the chart does on a GPU."""
+
+    def waits(self, z: Tensor) -> bool:
+        return True
 
 
-def test_batches_go_where_the_path_is_highest():
-    quantile = draw("highest", 20_000, 0)
-    heights = [0.0, 0.0, 0.1, 0.27, 0.3, 0.15, 0.0, -0.1, 0.0]
-    share = where_highest(quantile, heights)
-    counts = torch.histc(share, 9, 0.05, 0.95) / 20_000
-    weight = (20 * torch.tensor(heights, dtype=torch.float64) / 0.3).exp()
-    torch.testing.assert_close(counts, weight / weight.sum(), atol=0.01, rtol=0)
-    within = share[(share > 0.45) & (share < 0.55)]
-    assert abs(float(within.std()) - 0.1 / 12**0.5) < 0.001  # uniform around the place
-    even = where_highest(quantile, [0.2] * len(PLACES))
-    torch.testing.assert_close(even.sort().values, 0.05 + 0.9 * quantile.sort().values)
-    low = where_highest(quantile, [-0.1, *[-0.3] * 8])  # no barrier: as "middle"
-    assert 0.4 <= low.min() < low.max() <= 0.6
+def turned(degrees: float, size: int = 64) -> Tensor:
+    """Latents, in float32, that turn one plane by an angle; the others turn by less."""
+    g = torch.Generator().manual_seed(0)
+    z = torch.zeros(size, size, dtype=torch.float64)
+    angles = torch.rand(size // 2, generator=g, dtype=torch.float64)
+    angles[0] = math.radians(degrees)
+    z[range(0, size, 2), range(1, size, 2)] = 2 * (angles / 2).tan()
+    basis = torch.linalg.qr(torch.randn(size, size, generator=g, dtype=torch.float64))[0]
+    return (basis @ z @ basis.mT).float()
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"learn": ("residual", "brains")}, {"learn": ()}, {"learn": ("qk", "qk")}, {"law": "always"}, {"steps": 0},
-        {"batch": 0}, {"lr": -1.0}, {"lr": float("nan")}, {"warmup": 2.0}, {"path": "scenic"}, {"dtype": "float8"},
-        {"permutations": "soft", "two_sided": True}, {"optimizer": "sgd"}, {"patience": -1},
-        {"alpha": 0.0}, {"turns": "now and then"},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_options_are_checked(wrong):
-    with pytest.raises(OnebasinError, match=f"The option '{next(iter(wrong))}'"):
-        LearnedMatching(**wrong)
+def far(q: Tensor) -> float:
+    """From orthogonal."""
+    return float((q.mT @ q - torch.eye(q.shape[-1])).abs().max())
+
+
+def test_newton_steps_are_used_where_they_do():
+    """Up to 150 degrees they are as good as a factorisation, and stay."""
+    chart = QuickChart()
+    for degrees in (10, 90, 150):
+        z = turned(degrees)
+        assert chart(z).equal(cayley(skew(z), latents.NEWTON_STEPS))
+        chart.settle(z)
+        assert chart.newton
+        assert far(chart(z)) < 1e-3
+    assert not QuickChart()(z).equal(CayleyChart()(z))  # on a CPU there is a factorisation
+    assert CayleyChart()(z).equal(cayley(skew(z)))
+
+
+def test_a_chart_that_is_no_rotation_any_more_is_noticed():
+    chart, z = QuickChart(), turned(176)
+    assert far(chart(z)) > 0.01
+    assert far(cayley(skew(z))) < 1e-4  # the control: nothing is wrong with the latents
+    chart.settle(z)
+    assert not chart.newton
+    for degrees in (176, 150, 179):  # from then on, wherever the latents go
+        z = turned(degrees)
+        chart.settle(z)
+        assert far(chart(z)) < 1e-4
+        assert chart(z).equal(cayley(skew(z)))
+
+
+@pytest.mark.parametrize("family", CHARTED, ids=str)
+def test_latents_settle_their_chart(family):
+    chart = QuickChart()
+    latent = LATENTS[family](family, 64, None, chart)
+    latent.settle({"z": turned(20)})
+    assert chart.newton
+    latent.settle({"z": turned(176)})
+    assert not chart.newton
+
+
+def test_wide_latents_and_charts_without_newton_steps_are_factorised():
+    z = turned(176)
+    assert QuickChart()(z.double()).equal(cayley(skew(z.double())))
+    assert QuickChart(newton=False)(z).equal(cayley(skew(z)))
+
+
+def test_the_chart_is_the_one_that_is_given_inside_heads_too():
+    """g = R exp(H), and R is the rotation of the given chart."""
+    z = random(make(fam.INVERTIBLE, 3), size=0.5)["z"]
+    found = {}
+    for name, chart in {"cayley": CayleyChart(), "exponential": exponential_chart, "polar": polar_chart}.items():
+        latent = make(fam.INVERTIBLE, 3, rotation=name)
+        assert isinstance(latent, Gauge)
+        found[name] = latent.map({"z": z}).dense()
+        torch.testing.assert_close(found[name], chart(z) @ expm((z + z.mT) / 2))
+    assert (found["cayley"] - found["exponential"]).abs().max() > 0.01
+    assert (found["cayley"] - found["polar"]).abs().max() > 0.01

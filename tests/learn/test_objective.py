@@ -5,29 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from helpers.learning import (
-    EVERYTHING,
-    F64,
-    NAMES,
-    inputs_of,
-    objective,
-    open_pair,
-    share,
-    taught_by,
-)
+from helpers.learning import EVERYTHING, F64, NAMES, assignments, inputs_of, objective, share, taught_by
 from helpers.random_models import needs_circuits
-from onebasin import Alignment, transport
-from onebasin.aligning import same_form
+from onebasin import transport
 from onebasin.errors import NotInFamily
-from onebasin.landscape import path_between
-from onebasin.learn.spaces import group_of, role, stacks
+from onebasin.paths import path_between
 
 
 @NAMES
 @pytest.mark.parametrize("path", ["factor", "circuit"])
 @pytest.mark.parametrize("options", [{}, {"two_sided": True}, EVERYTHING], ids=["one", "two", "everything"])
 def test_the_stacked_model_is_the_path_between_the_moved_checkpoints(root, name, path, options):
-    if (name, path) == ("BertForSequenceClassification", "circuit") and "permutations" not in options:
+    if (name, path) == ("BertForSequenceClassification", "circuit") and "paper" not in options:
         with pytest.raises(NotInFamily, match="no symmetry with continuous coordinates"):  # the stream only permutes
             objective(root, name, path=path)
         return
@@ -35,23 +24,21 @@ def test_the_stacked_model_is_the_path_between_the_moved_checkpoints(root, name,
         needs_circuits(name)
     made, a, b = objective(root, name, path=path, tokens=1 if options else 0, **options)
     for side in made.sides:  # straight-through: the alignment takes the best assignment, so give the objective the same
-        for stack, (_, index) in side.assignments().items():
+        for stack, (_, index) in assignments(side).items():
             index.copy_(side.latents[stack].member(side.parts(stack)).tensors()["index"])
     ends = [transport(a, made.sides[0].alignment(a.spec)) if len(made.sides) > 1 else a,
             transport(b, made.sides[-1].alignment(a.spec))]  # fmt: skip
     inputs = inputs_of(a, 3)
-    for weight in (0.0, 0.3, 1.0):
-        expected = path_between(path, *ends).model(weight, F64)(**inputs).logits
-        torch.testing.assert_close(made.at(share(weight))(inputs), expected, rtol=1e-11, atol=1e-11)
+    for of_b in (0.0, 0.3, 1.0):
+        expected = path_between(path, *ends).model(of_b, F64)(**inputs).logits
+        torch.testing.assert_close(made.at(share(of_b))(inputs), expected, rtol=1e-11, atol=1e-11)
     unmoved = path_between(path, a, b).model(0.3, F64)(**inputs).logits
     assert (made.at(share(0.3))(inputs) - unmoved).abs().max() > 1e-3  # the control
 
 
 @NAMES
 def test_zero_latents_are_the_base(root, name):
-    made, a, b = objective(
-        root, name, learn=("residual", "qk", "ov") if "Bert" in name else ("residual", "qk", "ov", "scale")
-    )
+    made, a, b = objective(root, name, paper=None if "Bert" in name else {"scale": True})
     with torch.no_grad():
         for p in made.learned():
             p.zero_()
@@ -81,7 +68,9 @@ def test_looking_tokens_up_first_changes_nothing(root, name):
 def test_gradient_of_the_loss_against_finite_differences(root, name, path):
     if path == "circuit":
         needs_circuits(name)
-    made, a, _ = objective(root, name, path=path, learn=("residual", "qk", "ov", "heads"), permutations="soft")
+    made, a, _ = objective(
+        root, name, path=path, learn=("residual", "qk", "ov", "heads"), paper={"permutations": "soft"}
+    )
     task = taught_by(a, 4)
     made(task.inputs, task.labels, share(0.45), back=True)
     g, step = torch.Generator().manual_seed(1), 1e-6
@@ -112,7 +101,9 @@ def test_checkpointed_activations_have_the_same_gradients(root, name):
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # what torch's compiler does
 @pytest.mark.parametrize(
-    "options", [{}, {"recentre_every": 1}, {"learn": ("residual", "scale", "gains")}], ids=["plain", "moving", "gains"]
+    "options",
+    [{}, {"recentre_every": 1}, {"learn": ("residual", "gains"), "paper": {"scale": True}}],
+    ids=["plain", "moving", "gains"],
 )
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM"])
 def test_the_step_is_one_graph_for_the_compiler(root, name, options):
@@ -134,7 +125,7 @@ def test_charts_move_along_and_no_model_changes(root, name):
     made, a, _ = objective(root, name, recentre_every=1)
     side, far = made.sides[0], [p.clone() for p in made.learned()]
     before, g = made.theta(share(0.4)), side.alignment(a.spec)
-    made.recentre()
+    made.each_side("recentre")
     charted = [x for n, x in side.named_parameters() if n.endswith("/z")]
     assert charted
     assert all((x == 0).all() for x in charted)
@@ -147,13 +138,12 @@ def test_charts_move_along_and_no_model_changes(root, name):
     assert any(not torch.allclose(made.theta(share(0.4))[n], x, rtol=1e-3) for n, x in before.items())
 
 
-def test_roles_and_groups(root):
-    assert role("layers.12.qk") == "layers.#.qk"
-    form, _ = same_form(*open_pair(root, "LlamaForCausalLM"))
-    groups = {stack.name: group_of(form.spec, stack.spaces[0]) for stack in stacks(form.spec)}
-    assert groups == {
-        "residual": "residual", "layers.#.kv_heads": "heads", "layers.#.queries": "heads", "layers.#.qk": "qk",
-        "layers.#.ov": "ov", "layers.#.ffn": "units",
-    }  # fmt: skip
-    identity = Alignment.identity(form.spec)
-    assert all(stack.fibres in (None, 2 * (identity[stack.spaces[0]].fibres or 1)) for stack in stacks(form.spec))
+@NAMES
+def test_the_ends_stand_still_where_nothing_has_been_learned(root, name):
+    """`still` leaves every latent out, however far it has gone."""
+    made, a, b = objective(root, name, two_sided=True)
+    inputs = inputs_of(a, 3)
+    for of_b in (0.0, 0.3, 1.0):
+        expected = path_between("factor", a, b).model(of_b, F64)(**inputs).logits
+        torch.testing.assert_close(made.at(share(of_b), still=True)(inputs), expected, rtol=1e-12, atol=1e-12)
+    assert (made.at(share(0.3))(inputs) - made.at(share(0.3), still=True)(inputs)).abs().max() > 1e-3  # the control

@@ -9,24 +9,24 @@ from itertools import pairwise
 
 import pytest
 import torch
+from onebasin.learn.learned import forms_of
 
 from helpers.learning import NAMES, RUN, TINY, inputs_of, taught_by, tensors, write
 from helpers.random_models import needs_circuits
 from onebasin import Alignment, Checkpoint, transport
+from onebasin.checkpoint.stock import outputs, stock_model
 from onebasin.errors import BadCheckpoint, Incompatible, OnebasinError, Stopped
 from onebasin.landscape import evaluate, path_between
+from onebasin.landscape.teacher import Teacher
 from onebasin.learn import Learned, LearnedMatching, aligned_together, learn_together
-from onebasin.learn.batches import Batches
-from onebasin.learn.laws import LAWS, draw, draw_weights, law_for
-from onebasin.learn.learned import forms_of
+from onebasin.learn.course import Progress
 from onebasin.learn.objective import Objective
-from onebasin.learn.parallel import World
 from onebasin.learn.steps import Steps
-from onebasin.learn.teacher import Teacher
-from onebasin.learn.training import Progress
 from onebasin.linalg import mixture, running_shares
-from onebasin.stock import outputs, stock_model
+from onebasin.paths.laws import LAWS, draw, draw_weights, law_for
+from onebasin.processes import World
 from onebasin.tasks import CLASSIFICATION, LANGUAGE
+from onebasin.tasks.batches import Batches
 
 F64 = torch.float64
 GPT = "GPT2LMHeadModel"

@@ -23,7 +23,7 @@ from onebasin.match.heads import METRICS, head_costs
 from onebasin.match.moments import Moment, Moments
 from onebasin.match.solve import solve
 from onebasin.match.weights import Ascent
-from onebasin.stock import probe_inputs, stock_model
+from onebasin.checkpoint.stock import probe_inputs, stock_model
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ CLEAN = {
     "spec/model.py": "from onebasin import families\nfrom onebasin.spec import Error\nactivity = vital = 'vitality'",
     "archs/llama.py": "from onebasin.spec import Builder\n\ndef llama(): return 'LlamaForCausalLM'",
     "stock.py": "import torch\nfrom onebasin import __version__",
-    "cli/app.py": "from onebasin.stock import model\nfrom transformers import LlamaConfig",
+    "cli/app.py": "from onebasin.checkpoint.stock import model\nfrom transformers import LlamaConfig",
     "__init__.py": "from onebasin.cli import main",
     "report/page.py": "from . import parts\nfrom .parts import table\nfrom ..stock import model\nfrom .. import match",
 }
@@ -210,7 +210,7 @@ except SystemExit as done:
         (HELP, {"torch", "transformers", "matplotlib"}),
         ("import onebasin.families, onebasin.spec, onebasin.archs", {"torch", "transformers"}),
         ("from onebasin.archs import known; known()", {"torch", "transformers"}),
-        ("import onebasin.inspection, onebasin.compatibility, onebasin.checkpoint", {"torch", "transformers"}),
+        ("import onebasin.ensemble.inspection, onebasin.ensemble.compatibility, onebasin.checkpoint", {"torch", "transformers"}),
     ],
 )
 def test_light_imports_stay_light(code, absent):

@@ -16,7 +16,7 @@ from onebasin.aligning import match_forms
 from onebasin.archs.rotary import before_5
 from onebasin.landscape import Simplex, evaluate
 from onebasin.match import WeightMatching
-from onebasin.stock import stock_model
+from onebasin.checkpoint.stock import stock_model
 from onebasin.tasks import load_task
 from onebasin.universe import match_universe
 

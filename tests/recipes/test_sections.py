@@ -19,7 +19,7 @@ from onebasin.errors import BadRecipe, OnebasinError
 from onebasin.landscape import path_between
 from onebasin.recipes import Align, parse, sections
 from onebasin.recipes import recipe as kinds
-from onebasin.recipes.schema import read_section, write_section
+from onebasin.options import read_section, write_section
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from onebasin.report.html.axes import Axis
 from onebasin.report.html.facts import read_facts
 from onebasin.report.html.markup import tag
 from onebasin.report.html.page import page
-from onebasin.report.movements import head_places, turning_angles
+from onebasin.verification.movements import head_places, turning_angles
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "<b onload=alert(1)>&\"'"
@@ -117,7 +117,7 @@ def test_an_aligned_model_has_heads_angles_and_a_certificate(cli, pair, tmp_path
 
 
 def test_a_merged_model_says_its_shares(cli, pair, tmp_path):
-    assert cli("merge", *pair, "--weight", "0.25", "-o", tmp_path / "out", "--method", "weight")[0] == 0
+    assert cli("merge", *pair, "--share", "0.25", "-o", tmp_path / "out", "--method", "weight")[0] == 0
     assert "0.75 of a and 0.25 of b" in check(tmp_path / "out/report.html").text
 
 
@@ -148,14 +148,14 @@ def surface_of(names: str) -> dict[str, object]:
     """What `barrier` leaves of three models: corners, middles of two, centre."""
     sides = [(0, 1), (0, 2), (1, 2)]
     corners = [[float(i == j) for j in range(3)] for i in range(3)]
-    weights = [*corners, *([0.5 if i in side else 0.0 for i in range(3)] for side in sides), [1 / 3] * 3]
+    shares = [*corners, *([0.5 if i in side else 0.0 for i in range(3)] for side in sides), [1 / 3] * 3]
     points = [
         {"loss": 1.0 + 0.1 * i, "standard_error": 0.01, "samples": 9, "metrics": {"accuracy": 0.5}} for i in range(7)
     ]
     return {
-        "models": list(names), "path": "factor", "task": {"name": "t"}, "weights": weights, "points": points,
+        "models": list(names), "path": "factor", "task": {"name": "t"}, "shares": shares, "points": points,
         "vertices": points[:3], "midpoints": [{"between": s, **p} for s, p in zip(sides, points[3:6], strict=True)],
-        "centre": points[6], "barrier": {"loss": 0.5, "standard_error": 0.01, "weights": [1 / 3] * 3},
+        "centre": points[6], "barrier": {"loss": 0.5, "standard_error": 0.01, "shares": [1 / 3] * 3},
         "warnings": [], "versions": {"onebasin": "0"},
     }  # fmt: skip
 
@@ -163,7 +163,7 @@ def surface_of(names: str) -> dict[str, object]:
 def test_three_models_have_a_triangle(tmp_path):
     pytest.importorskip("onebasin.report.ternary")
     (tmp_path / "barrier.json").write_text(json.dumps(surface_of("xyz")))
-    (tmp_path / "recipe.yaml").write_text("onebasin: 1\n")
+    (tmp_path / "recipe.yaml").write_text("onebasin: 2\n")
     write_report(tmp_path)
     found = Page((tmp_path / "report.html").read_text())
     assert [name for name in found.ids if name in ("summary", "simplex", "again")] == ["summary", "simplex", "again"]
@@ -244,7 +244,7 @@ def test_a_flat_curve_can_be_drawn(shown):
     for curve in facts.curves.values():
         for point in (*curve["points"], *curve["ends"].values()):
             point.update(loss=1.0, metrics=dict.fromkeys(point["metrics"], 0.5))
-        curve["barrier"] = {"loss": 0.0, "standard_error": 0.0, "weight": 0.0}
+        curve["barrier"] = {"loss": 0.0, "standard_error": 0.0, "share": 0.0}
     assert "nan" not in page(facts)
 
 

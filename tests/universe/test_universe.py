@@ -20,11 +20,11 @@ from onebasin.canonical.gauge import in_gauge_of
 from onebasin.errors import BadCheckpoint, Incompatible, NotExpressible
 from onebasin.landscape import Simplex
 from onebasin.match import WeightMatching
-from onebasin.stock import probe_inputs
+from onebasin.checkpoint.stock import probe_inputs
 from onebasin.universe import Universe, load_universe, match_universe, save_universe
-from onebasin.universe.storage import FOLDER, SIDECAR
+from onebasin.ensemble.storage import FOLDER, SIDECAR
 from onebasin.universe.universe import centre, distance, weights_of
-from onebasin.verification import drifts
+from onebasin.verification.verify import drifts
 
 
 @pytest.fixture(scope="module")

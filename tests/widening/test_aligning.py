@@ -21,9 +21,9 @@ from onebasin.errors import OnebasinError
 from onebasin.landscape import path_between
 from onebasin.learn import LearnedMatching, learn
 from onebasin.learn import aligned as aligned_by
-from onebasin.learn.laws import draw, of_pair
-from onebasin.report.certificate import certificate
-from onebasin.verification import drifts
+from onebasin.paths.laws import draw, of_pair
+from onebasin.verification.certificate import certificate
+from onebasin.verification.verify import drifts
 from onebasin.widening.embeddings import EXTRA
 from onebasin.widening.target import sizes_of
 from onebasin.widening.widen import to_one_size

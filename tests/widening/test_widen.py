@@ -13,7 +13,7 @@ from onebasin import Checkpoint, canonicalize, widen
 from onebasin.canonical.structure import canonical_spec
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES
-from onebasin.stock import norms_in_float64
+from onebasin.checkpoint.stock import norms_in_float64
 from onebasin.widening.embeddings import EXTRA
 from onebasin.widening.target import fields_of, sizes_of
 

@@ -95,8 +95,12 @@ class CayleyChart:
         self.newton = newton
 
     def __call__(self, z: Tensor) -> Tensor:
-        quick = self.newton and z.is_cuda and z.dtype != torch.float64
+        quick = self.newton and self.waits(z) and z.dtype != torch.float64
         return cayley(skew(z), NEWTON_STEPS if quick else None)
+
+    def waits(self, z: Tensor) -> bool:
+        """Whether a factorisation there would wait for the host."""
+        return z.is_cuda
 
     @torch.no_grad()
     def settle(self, z: Tensor) -> None:

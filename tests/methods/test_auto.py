@@ -14,8 +14,8 @@ from onebasin.archs import known
 from onebasin.automatic import QUICK, Chosen, choose
 from onebasin.errors import BadTask
 from onebasin.learn import LearnedMatching, learn
-from onebasin.learn.teacher import Teacher, disagreement
-from onebasin.stock import stock_model
+from onebasin.landscape.teacher import Teacher, disagreement
+from onebasin.checkpoint.stock import stock_model
 from onebasin.tasks import Task, synthetic_task
 
 MODELS = [

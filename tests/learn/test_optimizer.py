@@ -1,11 +1,17 @@
-"""Orthogonalised momentum: what a step is, that it follows the basis, and that other latents take Adam's."""
+"""The optimisers of latents and their rates.
+
+Of orthogonalised momentum: what a step is, that it follows the basis, and that other latents take Adam's.
+"""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import pytest
 import torch
 
-from onebasin.learn.muon import Muon, orthogonalised
+from onebasin.learn.optimizer import Muon, orthogonalised, rate
+from onebasin.learn.options import LearnedMatching
 
 F64 = torch.float64
 
@@ -82,3 +88,13 @@ def test_without_a_gradient_nothing_moves():
 
 def test_a_zero_gradient_is_no_direction():
     assert not orthogonalised(torch.zeros(5, 5, dtype=F64)).any()
+
+
+def test_rates():
+    options = LearnedMatching(steps=100, warmup=0.1)
+    rates = [rate(step, options) for step in range(100)]
+    assert all(x < y for x, y in pairwise(rates[:11]))
+    assert rates[10] == 1
+    assert all(x > y for x, y in pairwise(rates[10:]))
+    assert 0 < rates[-1] < 0.01
+    assert rate(0, LearnedMatching(steps=100, warmup=0)) == 1  # without a warm-up at once

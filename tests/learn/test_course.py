@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,13 @@ import pytest
 import torch
 from torch import multiprocessing
 
-from helpers.learning import EVERYTHING, RUN, open_pair, run, taught_by, tensors
+from helpers.learning import EVERYTHING, RUN, run, tensors
+from onebasin.ensemble.aligned import Aligned
 from onebasin.errors import BadCheckpoint, BadOutput, Diverged, Stopped
-from onebasin.learn import Learned, LearnedMatching
-from onebasin.learn.batches import Batches
-from onebasin.learn.options import GROUPS
-from onebasin.learn.parallel import World
 from onebasin.learn.state import FILE, load_state
-from onebasin.learn.steps import rate
 
 NAME = "GPT2LMHeadModel"
-PERMUTING = {**EVERYTHING, "assign_every": 3}
+PERMUTING = {**EVERYTHING, "paper": {**EVERYTHING["paper"], "assign_every": 3}}
 
 LOWEST = {
     "learn": ("residual", "qk", "ov", "gains"), "two_sided": True, "law": "highest", "optimizer": "muon",
@@ -33,18 +28,18 @@ LOWEST = {
 }  # fmt: skip
 
 
-def numbers(x: Learned) -> dict[str, torch.Tensor]:
+def numbers(x: Aligned) -> dict[str, torch.Tensor]:
     """All that was learned."""
-    frame = {} if x.frame is None else tensors(x.frame)
-    return {**tensors(x.correction), **x.gains, **{f"frame/{name}": matrix for name, matrix in frame.items()}}
+    first, move = x.moves
+    frame = {f"frame/{name}": matrix for name, matrix in tensors(first.alignment).items()}
+    return {**tensors(move.alignment), **move.gains, **({} if first.stays else frame)}
 
 
-def same(x: Learned, y: Learned) -> bool:
+def same(x: Aligned, y: Aligned) -> bool:
     """Bit for bit, all but the seconds."""
     left, right = numbers(x), numbers(y)
-    points = [[(p.step, p.midpoint) for p in z.history] for z in (x, y)]
-    losses = [[p.train_loss for p in z.history[1:]] for z in (x, y)]
-    return all(left[n].equal(right[n]) for n in left) and points[0] == points[1] and losses[0] == losses[1]
+    points = [[{**p, "seconds": 0} for p in z.course["learning"]["history"]] for z in (x, y)]
+    return left.keys() == right.keys() and all(left[n].equal(right[n]) for n in left) and points[0] == points[1]
 
 
 def stop_at(step: int, how: signal.Signals, progress) -> None:
@@ -60,7 +55,7 @@ def stop_at(step: int, how: signal.Signals, progress) -> None:
     [
         (signal.SIGTERM, PERMUTING),
         (signal.SIGINT, {"two_sided": True, "dropout": True, "accumulate": 2}),
-        (signal.SIGTERM, {"optimizer": "muon", "learn": ("residual", "qk", "scale")}),
+        (signal.SIGTERM, {"optimizer": "muon", "learn": ("residual", "qk"), "paper": {"scale": True}}),
         (signal.SIGTERM, {"law": "highest", "learn": ("residual", "gains")}),
         (signal.SIGTERM, {"recentre_every": 3, "learn": ("residual", "qk", "ov")}),
         (signal.SIGTERM, LOWEST),
@@ -190,38 +185,3 @@ def test_two_processes_do_what_one_does(root, tmp_path, options):
     for name, x in alone.items():
         torch.testing.assert_close(together[name], x, rtol=0, atol=1e-9)
     assert (together["residual/matrix"] - other["residual/matrix"]).abs().max() > 1e-6  # the control
-
-
-def test_processes_share_every_batch(root):
-    a, _ = open_pair(root, NAME)
-    task, device = taught_by(a, 24), torch.device("cpu")
-    whole = Batches(task, 8, 3, augment=False, world=World())
-    halves = [Batches(task, 8, 3, augment=False, world=World(2, rank)) for rank in (0, 1)]
-    for n in range(7):
-        parts = [half(n, device)[1] for half in halves]
-        assert whole(n, device)[1].equal(torch.cat(parts))
-
-
-def test_every_sample_is_seen_once_an_epoch_and_in_another_order_next_time(root):
-    a, _ = open_pair(root, NAME)
-    task, device = taught_by(a, 24), torch.device("cpu")
-    batches = Batches(task, 8, 3, augment=False, world=World())
-    epochs = [torch.cat([batches(3 * e + k, device)[0]["input_ids"] for k in range(3)]) for e in (0, 1)]
-    for epoch in epochs:
-        assert sorted(map(tuple, epoch.tolist())) == sorted(map(tuple, task.inputs["input_ids"].tolist()))
-    assert not epochs[0].equal(epochs[1])
-
-
-def test_rates():
-    options = LearnedMatching(steps=100, warmup=0.1)
-    rates = [rate(step, options) for step in range(100)]
-    assert all(x < y for x, y in pairwise(rates[:11]))
-    assert rates[10] == 1
-    assert all(x > y for x, y in pairwise(rates[10:]))
-    assert 0 < rates[-1] < 0.01
-    assert {rate(step, LearnedMatching(steps=100, warmup=0, schedule="constant")) for step in range(100)} == {1.0}
-
-
-def test_the_options_are_plain_data():
-    options = LearnedMatching(learn=GROUPS[:2])
-    assert LearnedMatching(**{**options.as_dict(), "learn": tuple(options.as_dict()["learn"])}) == options
