@@ -16,10 +16,10 @@ def draw(results: dict[str, Any], file: Path) -> None:
     for colour, name in enumerate(name for name in ("gpt2", "llama") if name in results):
         for style, (row, found) in zip(("-", ":", "--", "-."), results[name].items(), strict=False):
             for i, one in enumerate(found["runs"]):
-                points = [(seen / 1e6, loss - one["ends on held-back samples"])
-                          for _, seen, _, loss, _ in one["history"]]  # fmt: skip
+                seen = [tokens / 1e6 for tokens in one["history"]["seen"]]
+                height = [loss - one["ends on held-back samples"] for loss in one["history"]["midpoint"]]
                 label = f"{name}, {row}" if i == 0 else None
-                axes.plot(*zip(*points, strict=True), style, color=f"C{colour}", label=label, linewidth=1)
+                axes.plot(seen, height, style, color=f"C{colour}", label=label, linewidth=1)
     axes.set(xlabel="million tokens seen", ylabel="midpoint less ends, nats per byte", ylim=(0, 0.8))
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center")

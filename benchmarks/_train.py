@@ -1,11 +1,13 @@
 """Small models trained here on CIFAR-10 or WikiText-2, by AdamW with warm-up and a half cosine, from a seed.
 
-ONEBASIN_TINY=1 takes a few steps of few samples.
+`fit` is the loop; zoo.py trains the pairs of the zoo by it.  ONEBASIN_TINY=1 takes a few steps of few samples.
 """
 
+import json
 import math
 import os
-import shutil
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ TINY = bool(os.environ.get("ONEBASIN_TINY"))
 IMAGES = {"steps": 3000, "batch": 256, "lr": 1e-3, "weight_decay": 0.05}
 TEXT = {"steps": 2000, "batch": 64, "lr": 1e-3, "weight_decay": 0.1}
 LENGTH = {"vit": None, "gpt2": 256}
+MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of CIFAR-10, by channel
+WARM_UP, CLIP = 0.05, 1.0  # share of the steps; largest norm of the gradient
 
 
 def config_of(kind: str, width: int) -> Any:
@@ -34,10 +38,9 @@ def config_of(kind: str, width: int) -> Any:
 
 
 def train(folder: Path, name: str, kind: str, width: int, seed: int, device: str) -> float:
-    """Write folder/name, a stock checkpoint; `folder` holds data and zoo.  Returns the last training loss."""
+    """Write folder/name, a stock checkpoint; `folder` holds the data.  Returns the last training loss."""
     import torch
     import transformers
-    from torch.nn.functional import cross_entropy
 
     from onebasin import Checkpoint
     from onebasin.tasks.batches import Batches
@@ -50,31 +53,50 @@ def train(folder: Path, name: str, kind: str, width: int, seed: int, device: str
     model = made(config_of(kind, width))
     model.save_pretrained(folder / name)
     if kind == "vit":
-        shutil.copy(folder / "zoo" / "vit-cifar10-adamw-0" / "preprocessor_config.json", folder / name)
+        write_preprocessor(folder / name)
     how = IMAGES if kind == "vit" else TEXT
     steps, batch = (3, 8) if TINY else (how["steps"], how["batch"])
     samples = {"samples": 500 if TINY else 50_000} if kind == "vit" else {}
     task = load_task(task_of(kind, folder, test=False), Checkpoint.open(folder / name), length=LENGTH[kind], **samples)
     batches = Batches(training(task).to(device), batch, seed, augment=kind == "vit", world=World())
-    model.to(device).train()
+    model.to(device)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=how["lr"], weight_decay=how["weight_decay"], fused=device == "cuda"
     )
     extra = {} if kind == "vit" else {"use_cache": False}
-    loss = torch.zeros(())
+    endless = (batches(step, torch.device(device)) for step in count())
+    loss = fit(model, (({**inputs, **extra}, labels) for inputs, labels in endless), steps, optimizer)
+    model.float().cpu().save_pretrained(folder / name)
+    return loss
+
+
+def fit(model: Any, batches: Iterator[tuple[dict[str, Any], Any]], steps: int, optimizer: Any) -> float:
+    """Warm up, then a half cosine down to nothing; bfloat16 on a GPU.  Returns the last training loss."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    model.train()
+    highest, loss = optimizer.param_groups[0]["lr"], torch.zeros(())
     for step in range(steps):
-        rate = min(1.0, (step + 1) / (0.05 * steps)) * (1 + math.cos(math.pi * step / steps)) / 2
-        optimizer.param_groups[0]["lr"] = how["lr"] * rate
-        inputs, labels = batches(step, torch.device(device))
-        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-            logits = model(**inputs, **extra).logits
+        rate = min(1.0, (step + 1) / (WARM_UP * steps)) * (1 + math.cos(math.pi * step / steps)) / 2
+        optimizer.param_groups[0]["lr"] = highest * rate
+        inputs, labels = next(batches)
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
+            logits = model(**inputs).logits
         loss = cross_entropy(logits.flatten(0, -2).float(), labels.flatten())
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
-    model.float().cpu().save_pretrained(folder / name)
     return float(loss.detach())
+
+
+def write_preprocessor(folder: Path) -> None:
+    """How images of 32 × 32 become the pixels that the model reads."""
+    scale = {"do_resize": False, "do_rescale": True, "rescale_factor": 1 / 255, "size": {"height": 32, "width": 32}}
+    colours = {"do_normalize": True, "image_mean": MEAN, "image_std": DEVIATION}
+    about = {**scale, **colours, "image_processor_type": "ViTImageProcessor"}
+    (folder / "preprocessor_config.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
 
 
 def opened(folder: Path, names: list[str], kind: str) -> tuple[list[Any], Any, Any]:
@@ -91,12 +113,7 @@ def opened(folder: Path, names: list[str], kind: str) -> tuple[list[Any], Any, A
 
 
 def prepared(folder: Path) -> None:
-    """Data, and the zoo for its preprocessor."""
-    import subprocess
-    import sys
+    """The data."""
+    from matching import write_data
 
-    from matching import SHARED, write_data
-
-    unpack = [sys.executable, SHARED / "zoo" / "unpack", folder / "zoo", "vit-cifar10-adamw-0"]
-    subprocess.run(unpack, check=True, stdout=subprocess.DEVNULL)
     write_data(folder, dict.fromkeys(("train", "test"), 500 if TINY else None))

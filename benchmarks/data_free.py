@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from _compact import RESULTS
 from matching import NEEDS as NEEDS
-from matching import PATHS, curves, side_by_side, task_of, tasks
+from matching import PATHS, about, curves, side_by_side, task_of, tasks
 
 SEEDS = (0, 1, 2)
 STEPS = 300  # of learned matching, to compare the starts
@@ -27,7 +28,7 @@ def measure() -> dict[str, Any]:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     results = {"device": device, "seeds": SEEDS, **side_by_side(measure_pair, device)}
-    draw(results, Path(__file__).with_suffix(".svg"))
+    draw(results, RESULTS / "data_free.svg")
     return results
 
 
@@ -42,7 +43,7 @@ def draw(results: dict[str, Any], file: Path) -> None:
     figure, axes = pyplot.subplots(1, len(pairs), figsize=(3 * len(pairs), 2.8), layout="constrained")
     for axis, (pair, found) in zip(axes, pairs.items(), strict=True):
         for start, points in found["learned with labels from"].items():
-            axis.plot([p["step"] for p in points], [p["midpoint loss"] for p in points], label=f"from {start}")
+            axis.plot(points["step"], points["midpoint loss"], label=f"from {start}")
         axis.set(title=pair, xlabel="steps with labels")
     axes[0].set_ylabel("loss of the midpoint, held back")
     axes[0].legend()
@@ -73,10 +74,11 @@ def measure_pair(zoo: Path, data: Path, pair: str, device: str) -> dict[str, Any
     summary = {p: {"mean": statistics.mean(x), "deviation": statistics.stdev(x)} for p, x in spread.items()}
     starts = {"weight": by_weight.matched, "auto": chosen.learned[1].alignment}
     learning = {name: learned(a, b, begin, data, pair, device) for name, begin in starts.items()}
-    return {"methods": rows, "auto, all seeds": summary, "learned with labels from": learning}
+    found = {"methods": rows, "auto, all seeds": summary, "learned with labels from": learning}
+    return {"task": about(test), **found}
 
 
-def learned(a: Any, b: Any, start: Any, data: Path, pair: str, device: str) -> list[dict[str, float]]:
+def learned(a: Any, b: Any, start: Any, data: Path, pair: str, device: str) -> dict[str, list[float]]:
     """Steps and the midpoint's loss on held-back samples, from one start."""
     from onebasin.learn import LearnedMatching, learn
     from onebasin.tasks import load_task
@@ -85,4 +87,4 @@ def learned(a: Any, b: Any, start: Any, data: Path, pair: str, device: str) -> l
     task = load_task(task_of(pair, data, test=False), a, samples=samples, length=length)
     options = LearnedMatching(steps=STEPS, batch=64, lr=3e-3, eval_every=25, compile="off")
     found = learn(a, b, start, task, 500, options, device=device)
-    return [{"step": point.step, "midpoint loss": point.midpoint} for point in found.history]
+    return {"step": [x.step for x in found.history], "midpoint loss": [x.midpoint for x in found.history]}

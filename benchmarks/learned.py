@@ -1,7 +1,7 @@
 """Learned matching on the trained pairs: barriers on full test splits, and small tables of what matters.
 
 Experiments (each can be run alone: ONEBASIN_EXPERIMENTS=vit-adamw,laws python benchmarks/run.py learned; the others
-keep what learned.json holds):
+keep what results/learned.json holds):
 
     vit-l2 vit-adamw gpt2 llama bert     the pairs, factor path; of vit-l2 the circuit path beside it
     starts sides permutations laws soft  one table each on vit-cifar10-adamw, with a shorter budget
@@ -29,12 +29,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from _compact import RESULTS, write
 from _learned_tables import draw, table
 from matching import NEEDS as NEEDS
 from matching import PROBES, SHARED, task_of, write_data
 
-HERE = Path(__file__).resolve().parent
-KEPT = HERE / ".learned"
+KEPT = Path(__file__).resolve().parent / ".learned"
 TINY = bool(os.environ.get("ONEBASIN_TINY"))
 SMALL = {"steps": 4, "batch": 8, "eval_every": 2, "log_every": 2} if TINY else {}
 WORKERS = int(os.environ.get("ONEBASIN_WORKERS", "1"))  # runs side by side
@@ -123,7 +123,7 @@ def measure() -> dict[str, Any]:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = os.environ.get("ONEBASIN_EXPERIMENTS", ",".join(EXPERIMENTS)).split(",")
-    file = HERE / "learned.json"
+    file = RESULTS / "learned.json"
     kept: dict[str, Any] = json.loads(file.read_text())["results"] if file.is_file() else {}
     jobs = list(dict.fromkeys(job for name in chosen for row in EXPERIMENTS[name] for job in jobs_of(name, row)))
     jobs.sort(key=lambda job: -json.loads(job[2])["steps"])  # the long ones first
@@ -142,10 +142,10 @@ def measure() -> dict[str, Any]:
                 found = tables(chosen, done)
                 results = kept | {name: {**kept.get(name, {}), **rows} for name, rows in found.items()}
                 if not TINY:  # what is done stays, whatever comes after
-                    file.write_text(json.dumps({"results": results}, indent=2))
+                    write(file, {"results": results})
     if not TINY:
-        (HERE / "learned.md").write_text(table(results), encoding="utf-8")
-        draw(results, HERE / "learned.svg")
+        (RESULTS / "learned.md").write_text(table(results), encoding="utf-8")
+        draw(results, RESULTS / "learned.svg")
     return results
 
 
@@ -262,11 +262,18 @@ def run(folder: Path, device: str, job: Job, state: Path | None = None) -> dict[
     found["loss of B"] = loss_of(b, test, device)
     found["output drift of aligned B"] = certificate(b, pair)["output_drift"]
     found["ends on held-back samples"] = (loss_of(a, held, device) + loss_of(b, held, device)) / 2
-    found["history"] = [[p.step, p.seen, p.train_loss, p.midpoint, round(p.seconds, 2)] for p in learned.history]
+    found["history"] = history(learned.history)
     found["what moved"] = {
         space: about for space, about in analyse(learned).items() if space.count(".") < 2 or ".0." in space
     }
     return found
+
+
+def history(points: Any) -> dict[str, list[Any]]:
+    """The course of a run, one list a quantity."""
+    names = {"step": "step", "seen": "seen", "training loss": "train_loss", "midpoint": "midpoint"}
+    columns = {name: [getattr(point, field) for point in points] for name, field in names.items()}
+    return {**columns, "seconds": [round(point.seconds, 2) for point in points]}
 
 
 def metrics(curve: Any) -> dict[str, float]:

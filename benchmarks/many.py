@@ -23,6 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from _compact import RESULTS, columns
 from _train import IMAGES, TINY, opened, prepared, train
 from matching import NEEDS as NEEDS
 
@@ -50,7 +51,15 @@ def measure() -> dict[str, Any]:
         ways = {way: future.result() for way, future in running.items()}
     if not TINY:
         draw(ways)
+    ways = {way: {**found, "surface": surface(found["surface"])} for way, found in ways.items()}
     return {"device": device, "training": {**IMAGES, "last loss": training}, "learning": LEARN, "ways": ways}
+
+
+def surface(found: dict[str, Any]) -> dict[str, Any]:
+    """As columns: the models, the middles of A–B, A–C and B–C, the centre, and the rest of the triangle."""
+    shares = [list(column) for column in zip(*found["weights"], strict=True)]
+    kept = {"task": found["task"], "weights": dict(zip(NAMES, shares, strict=True))}
+    return {**kept, **columns(found["points"]), "barrier": found["barrier"]}
 
 
 def measure_way(folder: Path, way: str, device: str) -> dict[str, Any]:
@@ -109,5 +118,5 @@ def draw(ways: dict[str, Any]) -> None:
 
     for way in DRAWN:
         name = way.replace(", ", "-").replace(" ", "-")
-        file = Path(__file__).with_name(f"many-{name}.svg")
+        file = RESULTS / f"many-{name}.svg"
         file.write_text(ternary({**ways[way]["surface"], "models": NAMES}), encoding="utf-8")

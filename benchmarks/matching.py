@@ -20,6 +20,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from _compact import curve
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 NEEDS = (SHARED / "zoo", SHARED / "data")
 PAIRS = ("vit-cifar10-l2", "vit-cifar10-adamw", "gpt2-wikitext2", "llama-wikitext2", "bert-agnews")
@@ -112,14 +114,19 @@ def measure_pair(zoo: Path, data: Path, pair: str, device: str) -> dict[str, Any
 
     a, b = (Checkpoint.open(zoo / f"{pair}-{side}") for side in (0, 1))
     test, probes = tasks(pair, data, a)
-    rows = {}
+    rows: dict[str, Any] = {}
     for method, aligned, seconds in alignments(a, b, probes, device):
         rows[method] = {"seconds": round(seconds, 1), **curves(a, b, aligned, test, device)}
         print(pair, method, {path: round(rows[method][path]["barrier"]["loss"], 4) for path in PATHS},
               rows[method]["seconds"], file=sys.stderr, flush=True)  # fmt: skip
     names = [f"{pair}-{side}" for side in (0, 1)]
     copies = {name: put_back(zoo / name, data, device, data / f"scrambled-{name}") for name in names}
-    return {"methods": rows, "scrambled": copies}
+    return {"task": about(test), "methods": rows, "scrambled": copies}
+
+
+def about(test: Any) -> dict[str, Any]:
+    """What all curves of a pair are measured on."""
+    return {"name": test.name, "kind": test.kind, **test.about, "dtype": "float32"}
 
 
 def curves(a: Any, b: Any, aligned: Any, test: Any, device: str) -> dict[str, Any]:
@@ -129,9 +136,10 @@ def curves(a: Any, b: Any, aligned: Any, test: Any, device: str) -> dict[str, An
     from onebasin.verification.certificate import certificate
 
     ends = (a, b) if aligned is None else (aligned.a.in_memory(), aligned.b.in_memory())
-    row: dict[str, Any] = {
-        path: curve_of(path_between(path, *ends), test, 11, batch_size=250, device=device).as_dict() for path in PATHS
-    }
+    row: dict[str, Any] = {}
+    for path in PATHS:
+        found = curve_of(path_between(path, *ends), test, 11, batch_size=250, device=device)
+        row[path] = curve(found.as_dict())
     if aligned is not None:
         report = certificate(b, aligned)
         row |= {"output drift of aligned B": report["output_drift"], "gauge": report["gauge"]}

@@ -1,4 +1,4 @@
-"""Run the benchmarks of this folder and write NAME.json beside each NAME.py.
+"""Run the benchmarks of this folder and write results/NAME.json for each NAME.py.
 
     python benchmarks/run.py            every benchmark
     python benchmarks/run.py core       only this one
@@ -10,7 +10,6 @@ With ONEBASIN_TINY set, benchmarks that know of it only try themselves out: resu
 
 import datetime
 import importlib
-import json
 import os
 import platform
 import sys
@@ -18,8 +17,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from _compact import RESULTS, dumps, write
+
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
+SCRIPTS = ("run", "statements", "zoo")  # what is here besides benchmarks
 PACKAGES = ("torch", "transformers", "safetensors", "numpy", "scipy")
 
 
@@ -46,18 +48,18 @@ def run(name: str) -> bool:
         print(f"{name}: not measured, {', '.join(absent)} is absent; {name}.json is left as it is", file=sys.stderr)
         return False
     print(f"{name}: measuring", file=sys.stderr)
-    file = HERE / f"{name}.json"
+    file = RESULTS / f"{name}.json"
     result = {**surroundings(name), "results": benchmark.measure()}
     if os.environ.get("ONEBASIN_TINY"):
-        print(json.dumps(result, indent=2))
+        print(dumps(result))
         return True
-    file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write(file, result)
     print(f"{name}: wrote {os.path.relpath(file, REPOSITORY)}", file=sys.stderr)
     return True
 
 
 def main(names: list[str]) -> None:
-    every = sorted(file.stem for file in HERE.glob("[!_]*.py") if file.stem != "run")
+    every = sorted(file.stem for file in HERE.glob("[!_]*.py") if file.stem not in SCRIPTS)
     unknown = sorted(set(names) - set(every))
     if unknown:
         sys.exit(f"no benchmark {unknown[0]!r}; there are: {', '.join(every)}")

@@ -5,7 +5,7 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/learned.md")
+PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/results/learned.md")
 
 
 def on_config(config):
@@ -17,7 +17,7 @@ def on_config(config):
 
 def on_files(files, config):
     """Add them under the names that links use."""
-    figures = sorted(path for kind in ("json", "svg") for path in (ROOT / "benchmarks").glob(f"*.{kind}"))
+    figures = sorted(path for kind in ("json", "svg") for path in (ROOT / "benchmarks" / "results").glob(f"*.{kind}"))
     for path in (*(ROOT / name for name in PAGES), *figures):
         files.append(File.generated(config, str(path.relative_to(ROOT)), abs_src_path=str(path)))
     return files

@@ -61,9 +61,9 @@ def test_the_readme_quotes_the_barriers_that_were_measured():
     methods = ("none", "weight", "weight, permutations only", "auto", "activation", "auto, unlabelled inputs")
     expected = []
     for pair, found in pairs.items():
-        ends = [end["loss"] for end in found["methods"]["none"]["factor"]["ends"].values()]
+        losses = found["methods"]["none"]["factor"]["loss"]
         cells = [barriers(found["methods"][method]) for method in methods]
-        expected.append([f"`{pair}`", f"{ends[0]:.3f} / {ends[1]:.3f}", *cells])
+        expected.append([f"`{pair}`", f"{losses[0]:.3f} / {losses[-1]:.3f}", *cells])
     header = "pair | end points | as stored | `weight` | permutations only | `auto` | `activation` | `auto` with inputs"
     assert rows(README, header) == expected
     copies = [copy for found in pairs.values() for copy in found["scrambled"].values()]
@@ -80,8 +80,8 @@ def test_the_page_on_learning_quotes_what_was_measured_without_data():
         auto = [found["methods"][f"auto, seed {seed}"] for seed in measured["seeds"]]
         spread = [f"{x['mean']:.2f} ± {x['deviation']:.2f}" for x in found["auto, all seeds"].values()]
         weight, curves = found["methods"]["weight"], found["learned with labels from"]
-        reached = curves["weight"][-1]["midpoint loss"]
-        steps = next(point["step"] for point in curves["auto"] if point["midpoint loss"] <= reached)
+        reached = curves["weight"]["midpoint loss"][-1]
+        steps = next(step for step, loss in zip(*curves["auto"].values(), strict=True) if loss <= reached)
         seconds = sum(row["seconds"] for row in auto) / len(auto)
         cells = [f"{weight['factor']['barrier']['loss']:.2f}", *spread, f"{weight['seconds']:.0f}", f"{seconds:.0f}"]
         expected.append([f"`{pair}`", *cells, str(steps)])

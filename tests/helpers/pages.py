@@ -32,7 +32,7 @@ def prose(page: Path) -> str:
 
 def results(benchmark: str) -> dict[str, Any]:
     """What a benchmark measured."""
-    found: dict[str, Any] = json.loads((ROOT / "benchmarks" / f"{benchmark}.json").read_text())["results"]
+    found: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results" / f"{benchmark}.json").read_text())["results"]
     return found
 
 
