@@ -163,9 +163,7 @@ class ModelSpec:
         """The leaves whose sum is the stream: vectors of `space` that are not parameters of a norm."""
         of_norms = {name for norm in self.norms.values() for name in (norm.gain, norm.bias)}
         return [
-            leaf
-            for leaf in self.touching[space]
-            if leaf.name not in of_norms and leaf.dim(space, Rep.VEC) is not None
+            leaf for leaf in self.touching[space] if leaf.name not in of_norms and leaf.dim(space, Rep.VEC) is not None
         ]
 
     def with_unit_gain(self, norm: str) -> ModelSpec:
