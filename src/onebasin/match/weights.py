@@ -53,12 +53,12 @@ class Ascent(State):
             self.attempt({space: solved(space, anchors)}, guard=self.options.guard and not start)
 
     def _solve_residual(self, space: str, anchors: dict[str, float]) -> Map:
-        """Procrustes, or an assignment."""
+        """Procrustes, or an assignment; where anchors are too few to tell, as near as can be to the map so far."""
         cross = cross_moment(self.pair, self.maps, space, anchors or self.counted)
         if self.circuits and not anchors:
             from_circuits = circuit_cross if self.options.moments == "circuits" else p1_code_cross
             cross += from_circuits(*self.turned(), space, self.circuits) @ self.maps[space].dense()
-        return map_of(self.family[space]).project(cross)
+        return map_of(self.family[space]).project(cross, near=self.maps[space].dense())
 
     def _solve_units(self, space: str, anchors: dict[str, float]) -> Map:
         return solve_units(*self.turned(), space, self.family[space], anchors or self.counted, self.options.unit_cost)
@@ -98,12 +98,15 @@ class Matched:
 def match_weights(
     pair: Pair, options: WeightMatching | None = None, tick: Tick = lambda step: None, start: Alignment | None = None
 ) -> Matched:
-    """Align B with A by their weights alone; where `start` is given, only by steps onward from there."""
+    """Align B with A by their weights alone; where `start` is given, only by steps onward from there.
+
+    What is found is kept only if it is nearer than what was there before, `start` or else B as it is.
+    """
     options = options or WeightMatching()
     ascent = Ascent(pair, options)
     if start is not None:
         ascent.maps.update(start.to(next(iter(pair.a.values())).device).maps)
-    distances, converged = [ascent.distance()], False
+    before, distances, converged = dict(ascent.maps), [ascent.distance()], False
     for sweep in range(options.sweeps):
         tick(f"sweep {sweep + 1}, distance {distances[-1]:.6g}")
         fresh = sweep == 0 and start is None
@@ -113,5 +116,8 @@ def match_weights(
         if options.tol and not fresh and distances[-2] - distances[-1] <= options.tol * distances[-2]:
             converged = True
             break
+    if not distances[-1] < distances[0]:
+        ascent.maps.update(before)
+        distances.append(distances[0])
     ascent.finish()
     return Matched(Alignment(ascent.maps, ascent.bases), tuple(distances), converged)
