@@ -80,6 +80,34 @@ def test_polar_fixing_ones_is_the_best_of_its_kind(seed: int) -> None:
     assert torch.sum(matrix * q) >= torch.sum(matrix * (q - 2 * q.mean()))  # the other sign on the mean direction
 
 
+def low_rank(seed: int, n: int = 8, rank: int = 3) -> Tensor:
+    """Of mean zero in rows and columns, as the moment of two centred streams with few anchors."""
+    left, right = normal(seed, n, rank), normal(seed + 1, n, rank)
+    return (left - left.mean(0)) @ (right - right.mean(0)).mT
+
+
+@pytest.mark.parametrize("nearest", [polar, polar_fixing_ones])
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_matrix_leaves_open_is_settled_by_another_and_not_by_rounding(nearest, seed: int) -> None:
+    matrix, eye = low_rank(seed), torch.eye(8, dtype=torch.float64)
+    near = nearest(eye + 0.3 * normal(seed + 2, 8, 8))
+    q = nearest(matrix, near)
+    close(q @ q.mT, eye)
+    close((matrix * q).sum(), torch.linalg.svdvals(matrix).sum())  # still the best
+    assert (nearest(matrix + 1e-15 * normal(seed + 3, 8, 8), near) - q).abs().max() < 1e-6
+    assert (nearest(matrix + 1e-7 * near) - q).abs().max() < 1e-4  # the limit of a small pull
+    assert nearest(torch.zeros(8, 8, dtype=torch.float64), near).allclose(near)
+
+
+@pytest.mark.parametrize("nearest", [polar, polar_fixing_ones])
+@pytest.mark.parametrize("seed", range(20))
+def test_where_nothing_is_open_no_bit_changes(nearest, seed: int) -> None:
+    full, lacking = normal(seed, 6, 6), low_rank(seed, 6)
+    assert nearest(full, torch.eye(6, dtype=torch.float64)).equal(nearest(full))
+    both, eyes = torch.stack((full, lacking)), torch.eye(6, dtype=torch.float64).expand(2, 6, 6)
+    close(nearest(both, eyes), torch.stack((nearest(full), nearest(lacking, eyes[0]))))
+
+
 def test_polar_fixing_ones_of_a_doubly_centred_matrix_is_its_polar_factor_on_the_complement() -> None:
     centre = ones_complement(6) @ ones_complement(6).mT
     matrix = centre @ normal(0, 6, 6) @ centre

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, permutations
 
 import pytest
 import torch
@@ -13,12 +14,13 @@ from helpers.pairs import CLASSES, apart, average, open_random, scrambled
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin import families as fam
 from onebasin.aligning import align
+from onebasin.checkpoint.model import constant
 from onebasin.cli import main
-from onebasin.errors import Incompatible, OnebasinError
+from onebasin.errors import Incompatible, NotInFamily, OnebasinError
 from onebasin.families import Rep
 from onebasin.linalg import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
 from onebasin.maps import Permutation, map_of
-from onebasin.match import ActivationMatching, Pair, WeightMatching, match_activations, match_weights
+from onebasin.match import PRESETS, ActivationMatching, Pair, WeightMatching, match_activations, match_weights
 from onebasin.match.heads import METRICS, head_costs
 from onebasin.match.moments import Moment, Moments
 from onebasin.match.solve import solve
@@ -105,6 +107,31 @@ def test_the_distance_never_rises_and_a_model_matches_itself(make, model_type):
     assert all(torch.allclose(transport(a, itself)[leaf], a[leaf], atol=1e-8) for leaf in a)
 
 
+def test_rounding_decides_nothing_where_anchors_are_few(make):
+    """Five positions, twelve pixels and three classes do not determine a stream of 36: the rest stays where it is."""
+    few = {"image_size": 8, "patch_size": 4, "num_channels": 1}
+    a, b = (canonicalize(make("vit", 1, weights=w, **few)).checkpoint.in_memory() for w in (0, 1))
+    torch.manual_seed(0)
+    rounded = b.derive({x: constant(b[x] * (1 + 1e-16 * torch.randn_like(b[x]))) for x in b})
+    first, second = (match_weights(Pair.of(a, x)).alignment["residual"].dense() for x in (b, rounded))
+    assert len(first) > 5 + 16 + 3
+    assert (first - second).abs().max() < 1e-8
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_was_there_before_is_kept_unless_something_nearer_is_found(make, preset, monkeypatch):
+    form = canonicalize(make("gpt2")).checkpoint.in_memory()
+    itself = match_weights(Pair.of(form, form), replace(PRESETS[preset], sweeps=2))
+    assert itself.distances[-1] == 0
+    assert itself.alignment["residual"].distance() == 0
+    close = form.derive({x: constant(form[x] + 0.01 * torch.randn_like(form[x])) for x in form})
+    worse = Alignment.random(form.spec, 4).only("residual").maps
+    monkeypatch.setattr(Ascent, "match_streams", lambda ascent, start: ascent.maps.update(worse))
+    kept = match_weights(Pair.of(form, close), replace(PRESETS[preset], sweeps=1, spaces=("residual",)))
+    assert kept.distances[1] > kept.distances[0] == kept.distances[-1]
+    assert kept.alignment["residual"].distance() == 0
+
+
 def test_the_guard_refuses_what_raises_the_distance(make):
     forms = [canonicalize(make("gpt2", weights=w)).checkpoint.in_memory() for w in (0, 1)]
     ascent = Ascent(Pair.of(*forms), WeightMatching())
@@ -123,10 +150,7 @@ def moments_of(vectors: int, n: int, seed: int, fibres: int | None = None) -> tu
     return Moments({rep: Moment.of(*pair) for rep, pair in sides.items()}), sides
 
 
-SOLVED = [f for f in fam.GROUPS if f not in (fam.SIGNED_SCALING, fam.POSITIVE_SCALING)]
-
-
-@pytest.mark.parametrize("family", SOLVED, ids=str)
+@pytest.mark.parametrize("family", fam.GROUPS, ids=str)
 def test_the_solution_beats_random_members(family):
     """Σ |a − g b|² over vectors and covectors, at the solution and at many members, and after small changes of it."""
     moments, sides = moments_of(20, 6, seed=0)
@@ -146,6 +170,62 @@ def test_the_solution_beats_random_members(family):
     rivals = [kind.sample(6, generator=generator, condition=c) for c in (1.1, 2.0, 4.0) for _ in range(60)]
     rivals += [kind.project(best.dense() + 1e-3 * torch.randn(6, 6, dtype=torch.float64)) for _ in range(60)]
     assert distance(best) <= min(map(distance, rivals)) + 1e-9
+
+
+PERMUTING = [f for f in fam.GROUPS if f <= fam.MONOMIAL]
+UNFIBRED = (fam.MONOMIAL, fam.SCALED_PERMUTATION)  # hidden units are not inside heads
+
+
+@pytest.mark.parametrize("fibres", [None, 3])
+@pytest.mark.parametrize("family", fam.GROUPS, ids=str)
+def test_a_planted_map_comes_back_in_every_family(family, fibres):
+    """Also beside an axis that only permutes, a gate, where the family has one."""
+    if fibres and family in UNFIBRED:
+        pytest.skip("never fibred")
+    planted = map_of(family).sample(6, generator=torch.Generator().manual_seed(3), fibres=fibres)
+    _, sides = moments_of(20, 6, seed=1, fibres=fibres)
+    reps = Rep if family in PERMUTING else (Rep.VEC, Rep.COV)
+    dims = (0, None) if fibres is None else (1, 0)
+    moved = {rep: (planted.act(sides[rep][1], dims[0], rep, dims[1]), sides[rep][1]) for rep in reps}
+    found = solve(family, Moments({rep: Moment.of(*both) for rep, both in moved.items()}))
+    assert torch.allclose(found.dense(), planted.dense(), atol=1e-8)
+
+
+def test_planted_scales_come_back():
+    wanted = torch.tensor([2.0, -0.5, 3.0, -1.0], dtype=torch.float64)
+    _, sides = moments_of(30, 4, seed=0)
+    b_v, b_c = sides[Rep.VEC][1], sides[Rep.COV][1]
+    moments = Moments({
+        Rep.VEC: Moment.of(wanted[:, None] * b_v, b_v), Rep.COV: Moment.of(b_c / wanted[:, None], b_c),
+    })  # fmt: skip
+    assert torch.allclose(solve(fam.SIGNED_SCALING, moments).dense(), wanted.diag())
+    assert (solve(fam.POSITIVE_SCALING, moments).dense().diagonal() > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("family", [f for f in PERMUTING if f >= fam.PERMUTATION], ids=str)
+def test_gated_units_take_the_best_of_all_orders(family, seed):
+    """Σ |a − g b|² over vectors, covectors and gates against all 24 orders, each at its best scales."""
+    moments, sides = moments_of(3, 4, seed)
+
+    def distance(g):
+        return sum(float((a - g.act(b, 0, rep)).square().sum()) for rep, (a, b) in sides.items())
+
+    alone = {fam.MONOMIAL: fam.SIGNED_SCALING, fam.SCALED_PERMUTATION: fam.POSITIVE_SCALING,
+             fam.SIGNED_PERMUTATION: fam.SIGNS, fam.PERMUTATION_SIGN: fam.GLOBAL_SIGN}  # fmt: skip
+    distances = []
+    for order in permutations(range(4)):
+        moved = {rep: (a, b[list(order)]) for rep, (a, b) in sides.items()}
+        scaled = solve(alone.get(family, fam.TRIVIAL), Moments({rep: Moment.of(*x) for rep, x in moved.items()}))
+        distances.append(distance(map_of(family)(torch.tensor(order), scaled.scale)))
+    assert distance(solve(family, moments)) <= min(distances) + 1e-9
+
+
+def test_a_family_that_cannot_be_solved_is_refused():
+    moments, _ = moments_of(20, 6, seed=0)
+    with pytest.raises(NotInFamily, match="doubly stochastic") as refused:
+        solve(fam.DOUBLY_STOCHASTIC, moments)
+    assert refused.value.next_step
 
 
 def test_inside_a_head_planted_maps_and_dead_directions():

@@ -23,9 +23,7 @@ class Canonical:
 
 
 def _steps(spec: ModelSpec) -> Iterator[Rewrite]:
-    """Gains first, so that biases are whole; then null biases; then the mean direction."""
-    for name in spec.norms:
-        yield partial(rewrites.fold_gain, name=name)
+    """What follows on the folding of gains, which makes biases whole: null biases, then the mean direction."""
     for attention in spec.attentions:
         for key in attention.keys:
             yield partial(rewrites.drop_key_bias, key=key)
@@ -46,7 +44,7 @@ def canonicalize(checkpoint: Checkpoint, *, untie: bool = True) -> Canonical:
     """
     if untie:
         checkpoint = rewrites.untie(checkpoint)
-    refused = []
+    checkpoint, refused = rewrites.fold_gains(checkpoint, checkpoint.spec.norms)
     for rewrite in _steps(checkpoint.spec):
         try:
             checkpoint = rewrite(checkpoint)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from onebasin.canonical.rewrites import LARGEST_OFFSET, fold_gain, keeps_offset, read_dim, scaled, through
+from onebasin.canonical.rewrites import LARGEST_OFFSET, fold_gains, keeps_offset, read_dim, scaled, through
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.spec import Attention, Linear, Norm
@@ -32,9 +32,9 @@ def in_gauge_of(reference: Checkpoint, canonical: Checkpoint) -> Checkpoint:
     folded = [
         n for n in reference.spec.norms.values() if canonical.spec.norms[n.name].unit and not n.unit and not n.blocked
     ]
-    plain = reference
-    for norm in folded:
-        plain = fold_gain(plain, norm.name)
+    plain, refused = fold_gains(reference, (norm.name for norm in folded))
+    if refused:
+        raise refused[0]
     result = canonical
     for attention in reference.spec.attentions:
         result = _restore_value_bias(plain, result, attention)

@@ -7,7 +7,7 @@ normalised stream, a reader computes W x + b, M = I − 11ᵀ/D is the projectio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +15,7 @@ from einops import einsum
 
 from onebasin.canonical.structure import untied_spec
 from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.model import Recipe
 from onebasin.errors import NotExpressible
 from onebasin.families import INVERTIBLE, Rep
 from onebasin.maps.indexed import along
@@ -44,13 +45,35 @@ def keeps_offset(checkpoint: Checkpoint, norm: Norm) -> bool:
 
 def fold_gain(checkpoint: Checkpoint, name: str) -> Checkpoint:
     """W ← W diag(γ), b ← b + Wβ, γ ← 1, β ← 0; where a reader has no bias, β ← β/γ stays in the norm."""
+    return checkpoint.derive(_folded(checkpoint, name), spec=checkpoint.spec.with_unit_gain(name))
+
+
+def fold_gains(checkpoint: Checkpoint, names: Iterable[str]) -> tuple[Checkpoint, list[NotExpressible]]:
+    """`fold_gain` of many norms at once, and why some keep their gains.
+
+    No two norms have a reader in common, so the order does not matter, and one new table serves for all.
+    """
+    changed: dict[str, Recipe] = {}
+    folded, refused = [], []
+    for name in names:
+        try:
+            changed |= _folded(checkpoint, name)
+            folded.append(name)
+        except NotExpressible as reason:
+            refused.append(reason)
+    return checkpoint.derive(changed, spec=checkpoint.spec.with_unit_gains(folded)), refused
+
+
+def _folded(checkpoint: Checkpoint, name: str) -> dict[str, Recipe]:
+    """What `fold_gain` changes; nothing where a gain that cannot move may stay."""
     norm = checkpoint.spec.norms[name]
     if norm.blocked:
-        return _recognise_constant_gain(checkpoint, norm)
+        _check_constant_gain(checkpoint, norm)
+        return {}
     gain = checkpoint[norm.gain]
     offset = None if norm.bias is None else checkpoint[norm.bias]
     keep = keeps_offset(checkpoint, norm)
-    changed: dict[str, Callable[[], Tensor]] = {norm.gain: lambda: torch.ones_like(gain)}
+    changed: dict[str, Recipe] = {norm.gain: lambda: torch.ones_like(gain)}
     if norm.bias is not None and offset is not None:
         rest = _offset_over_gain(norm, offset, gain) if keep else torch.zeros_like(offset)
         changed[norm.bias] = lambda: rest
@@ -58,13 +81,13 @@ def fold_gain(checkpoint: Checkpoint, name: str) -> Checkpoint:
         changed[reader.weight] = scaled(checkpoint, reader, norm, gain)
         if offset is not None and reader.bias is not None and not keep:
             changed[reader.bias] = _shifted(checkpoint, reader, norm, offset)
-    return checkpoint.derive(changed, spec=checkpoint.spec.with_unit_gain(name))
+    return changed
 
 
 def split_gain(checkpoint: Checkpoint, name: str, factor: Tensor) -> Checkpoint:
     """γ ← s ⊙ γ, β ← s ⊙ β, W ← W diag(1/s): a norm and its readers share what `fold_gain` leaves to the readers."""
     norm = checkpoint.spec.norms[name]
-    changed: dict[str, Callable[[], Tensor]] = {norm.gain: lambda: factor * checkpoint[norm.gain]}
+    changed: dict[str, Recipe] = {norm.gain: lambda: factor * checkpoint[norm.gain]}
     if norm.bias is not None:
         bias = norm.bias
         changed[bias] = lambda: factor * checkpoint[bias]
@@ -73,11 +96,11 @@ def split_gain(checkpoint: Checkpoint, name: str, factor: Tensor) -> Checkpoint:
     return checkpoint.derive(changed)
 
 
-def _recognise_constant_gain(checkpoint: Checkpoint, norm: Norm) -> Checkpoint:
+def _check_constant_gain(checkpoint: Checkpoint, norm: Norm) -> None:
     """A gain that cannot move but is the same for every coordinate labels nothing, so it may stay."""
     gain = checkpoint[norm.gain]
     if bool((gain == gain[0]).all()) and bool(gain[0] != 0):
-        return checkpoint.derive({}, spec=checkpoint.spec.with_unit_gain(norm.name))
+        return
     raise NotExpressible(
         "A norm's gain cannot be folded",
         tensor=norm.gain,
@@ -94,7 +117,7 @@ def read_dim(checkpoint: Checkpoint, reader: Linear, norm: Norm) -> int:
     return dim
 
 
-def scaled(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Callable[[], Tensor]:
+def scaled(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Recipe:
     """The recipe of W diag(gain) for a reader of `norm`."""
     dim = read_dim(checkpoint, reader, norm)
 
@@ -105,7 +128,7 @@ def scaled(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> 
     return recipe
 
 
-def _shifted(checkpoint: Checkpoint, reader: Linear, norm: Norm, offset: Tensor) -> Callable[[], Tensor]:
+def _shifted(checkpoint: Checkpoint, reader: Linear, norm: Norm, offset: Tensor) -> Recipe:
     dim = read_dim(checkpoint, reader, norm)
     assert reader.bias is not None
     return lambda: checkpoint[str(reader.bias)] + torch.tensordot(checkpoint[reader.weight], offset, ([dim], [0]))
@@ -212,7 +235,7 @@ def project(checkpoint: Checkpoint, name: str) -> Checkpoint:
     )
 
 
-def _less_mean(checkpoint: Checkpoint, leaf: str, dim: int) -> Callable[[], Tensor]:
+def _less_mean(checkpoint: Checkpoint, leaf: str, dim: int) -> Recipe:
     def recipe() -> Tensor:
         tensor = checkpoint[leaf]
         return tensor - tensor.mean(dim, keepdim=True)

@@ -19,7 +19,4 @@ def untied_spec(checkpoint: Checkpoint) -> ModelSpec:
 def canonical_spec(checkpoint: Checkpoint) -> ModelSpec:
     """The table that untying and folding reach on generic weights: the largest symmetries of a stock checkpoint."""
     spec = untied_spec(checkpoint)
-    for norm in spec.norms.values():
-        if not norm.blocked:
-            spec = spec.with_unit_gain(norm.name)
-    return spec
+    return spec.with_unit_gains(norm.name for norm in spec.norms.values() if not norm.blocked)

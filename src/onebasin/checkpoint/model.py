@@ -78,11 +78,10 @@ class Checkpoint:
         self, changed: Mapping[str, Recipe], *, spec: ModelSpec | None = None, config: Mapping[str, Any] | None = None
     ) -> Checkpoint:
         """The same checkpoint with some leaves computed differently."""
-        spec = spec or self.spec
         leaves = {**self.leaves, **changed}
-        return replace(
-            self, spec=spec, leaves={name: leaves[name] for name in spec.leaves}, config=config or self.config
-        )
+        if spec is not None or len(leaves) > len(self.leaves):
+            leaves = {name: leaves[name] for name in (spec or self.spec).leaves}
+        return replace(self, spec=spec or self.spec, leaves=leaves, config=config or self.config)
 
     def in_memory(self) -> Checkpoint:
         """Compute every leaf once and keep it."""
@@ -93,7 +92,7 @@ class Checkpoint:
         import torch
         from einops import rearrange
 
-        parts = [leaf for leaf in self.spec.leaves.values() if leaf.key == key]
+        parts = self.spec.parts[key]
         view = parts[0].view
         whole = torch.empty(view.shape, dtype=torch.float64)
         window = rearrange(whole, view.pattern, **dict(view.sizes))  # splits and reorders axes: shares memory

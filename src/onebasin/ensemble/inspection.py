@@ -83,7 +83,7 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
         "tied": stored.constants.get("tied embedding"),
         "spaces": spaces,
         "dimension": sum(space["dimension"] for space in spaces),
-        "attention_dimension": {a.name: _attention_dimension(free, a.value) for a in free.attentions},
+        "attention_dimension": _attention_dimensions(free),
         "kept_gains": {norm.name: norm.blocked for norm in free.norms.values() if norm.blocked},
         "memory": {
             "verify": RUNTIME + 4 * FLOAT64 * parameters,  # canonical and moved form, running model, one in the making
@@ -107,25 +107,33 @@ def describe_pair(a: Checkpoint, b: Checkpoint) -> dict[str, Any]:
 
 
 def _space(name: str, stored: ModelSpec, free: ModelSpec) -> dict[str, Any]:
-    space = free.spaces[name]
+    space, family = free.spaces[name], free.family(name)
     before = stored.family(name) if name in stored.spaces else None
     return {
         "name": name,
         "size": space.size,
         "fibres": free.fibres(name),
         "base": space.base,
-        "family": free.family(name).name,
-        "members": free.family(name).members,
+        "family": family.name,
+        "members": family.members,
         "as_stored": before.name if before else None,
         "dimension": free.dimension(name),
         "because": [{"operation": op.name, "admits": op.admits.name, "why": op.why} for op in free.ops(name)],
     }
 
 
-def _attention_dimension(spec: ModelSpec, value: str) -> int:
-    """Real dimension of one attention layer's group: all inside-head maps over its heads."""
+def _attention_dimensions(spec: ModelSpec) -> dict[str, int]:
+    """Real dimension of every attention layer's group: all inside-head maps over its heads."""
+    inside: Counter[str | None] = Counter()
+    for name, space in spec.spaces.items():
+        inside[space.base] += spec.dimension(name)
+    return {attention.name: inside[_heads(spec, attention.value)] for attention in spec.attentions}
+
+
+def _heads(spec: ModelSpec, value: str) -> str | None:
+    """The space of the heads that the linear map `value` writes into."""
     (heads,) = {spec.spaces[axis.space].base for _, axis in spec.leaves[spec.linears[value].weight].spaces()} - {None}
-    return sum(spec.dimension(name) for name, space in spec.spaces.items() if space.base == heads)
+    return heads
 
 
 def kinds(spaces: list[dict[str, Any]]) -> list[tuple[str, int, dict[str, Any]]]:

@@ -31,22 +31,43 @@ def ones_complement(n: int, *, dtype: torch.dtype = torch.float64, device: torch
     return _complement(n, dtype, torch.device(device))
 
 
-def polar(matrix: Tensor) -> Tensor:
+def _rounding(dtype: torch.dtype) -> float:
+    """Singular values below this, relative to the largest, may be rounding: 4e-11 in float64."""
+    return float(torch.finfo(dtype).eps ** (2 / 3))
+
+
+def polar(matrix: Tensor, near: Tensor | None = None) -> Tensor:
     """The nearest matrix with orthonormal columns (rows, if wide): argmin_Q |M - Q|_F = argmax_Q <M, Q> = U W^T.
 
-    M = U S W^T is the thin singular value decomposition [1].
+    M = U S W^T is the thin singular value decomposition [1].  A matrix that lacks rank has many nearest ones, and
+    rounding chooses among them; with `near`, it is the one of them that is nearest to that.
 
     Args:
         matrix: (..., m, n).
+        near: (..., m, n).
 
-    Cost: one SVD, O(m n min(m, n)).
-    Failure: not unique if a singular value is zero.  The gradient is infinite where two singular values add up to zero;
-        it is finite everywhere else, also where they coincide.
+    Cost: one SVD, O(m n min(m, n)); a second one where rank is lacking and `near` is given.
+    Failure: without `near`, not unique if a singular value is zero.  The gradient is infinite where two singular values
+        add up to zero; it is finite everywhere else, also where they coincide.
 
     [1] P. Schoenemann, A generalized solution of the orthogonal Procrustes problem, Psychometrika 31 (1966).
     """
+    if near is not None:
+        return _polar_near(matrix, near)
     nearest: Tensor = _Polar.apply(matrix)
     return nearest
+
+
+def _polar_near(matrix: Tensor, near: Tensor) -> Tensor:
+    left, sizes, right = torch.linalg.svd(matrix, full_matrices=False)
+    nearest: Tensor = left @ right
+    seen = sizes > _rounding(matrix.dtype) * sizes[..., :1]
+    if bool(seen.all()):
+        return nearest
+    left, right = left * seen.unsqueeze(-2), right * seen.unsqueeze(-1)
+    unseen = near - left @ (left.mT @ near)
+    unseen = unseen - (unseen @ right.mT) @ right
+    return torch.where(seen.all(-1)[..., None, None], nearest, polar(left @ right + unseen))
 
 
 class _Polar(torch.autograd.Function):
@@ -72,7 +93,7 @@ class _Polar(torch.autograd.Function):
         return found
 
 
-def polar_fixing_ones(matrix: Tensor) -> Tensor:
+def polar_fixing_ones(matrix: Tensor, near: Tensor | None = None) -> Tensor:
     """The nearest orthogonal Q with Q1 = 1 or Q1 = -1: argmin_Q |M - Q|_F.
 
     Such a Q is V R V^T + s 1 1^T / n with V the basis of `ones_complement`, R orthogonal and s = 1 or -1, so the
@@ -80,12 +101,17 @@ def polar_fixing_ones(matrix: Tensor) -> Tensor:
 
     Args:
         matrix: (..., n, n).
+        near: (..., n, n), as in `polar`.
 
-    Cost: one SVD of size n - 1.
-    Failure: as `polar`, on the complement; s = 1 if the entries of M sum to zero.
+    Cost: that of `polar` of size n - 1.
+    Failure: as `polar`, on the complement; s = 1 if the entries of M sum to zero (that of `near`, if given).
     """
     n = matrix.shape[-1]
     basis = ones_complement(n, dtype=matrix.dtype, device=matrix.device)
-    rotation = basis @ polar(basis.mT @ matrix @ basis) @ basis.mT
+    inside = None if near is None else basis.mT @ near @ basis
+    rotation = basis @ polar(basis.mT @ matrix @ basis, inside) @ basis.mT
     total = matrix.sum((-2, -1), keepdim=True)
+    if near is not None:
+        seen = total.abs() > _rounding(matrix.dtype) * n * torch.linalg.matrix_norm(matrix, keepdim=True)
+        total = torch.where(seen, total, near.sum((-2, -1), keepdim=True))
     return rotation + torch.where(total < 0, -1.0, 1.0).to(matrix.dtype) / n

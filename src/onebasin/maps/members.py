@@ -82,14 +82,19 @@ class Members(Stored):
     def _draw(cls, source: int, target: int, draw: Draw) -> Self: ...
 
     @classmethod
-    def project(cls, matrix: Tensor, floor: float = FLOOR) -> Self:
+    def project(cls, matrix: Tensor, floor: float = FLOOR, near: Tensor | None = None) -> Self:
         """The member nearest to `matrix` (f?, m, n) in the Frobenius norm, fibre by fibre.
 
         Families that exclude zero scales have no nearest member to some matrices; there, singular values are kept
-        above `floor` times the largest.
+        above `floor` times the largest.  A matrix that lacks rank has many nearest isometries; of these it is the one
+        nearest to `near` (f?, m, n), which other families have no need of.
         """
         target, source = matrix.shape[-2:]
         cls._require(source, target)
+        return cls._nearest(matrix, floor) if near is None else cls._nearest_to(near, matrix, floor)
+
+    @classmethod
+    def _nearest_to(cls, near: Tensor, matrix: Tensor, floor: float) -> Self:
         return cls._nearest(matrix, floor)
 
     @classmethod

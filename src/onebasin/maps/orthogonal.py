@@ -42,6 +42,10 @@ class Isometry(Dense):
     def _nearest(cls, matrix: Tensor, floor: float) -> Self:
         return cls(polar(matrix))
 
+    @classmethod
+    def _nearest_to(cls, near: Tensor, matrix: Tensor, floor: float) -> Self:
+        return cls(polar(matrix, near))
+
 
 class Orthogonal(Isometry):
     """Rotations and reflections, what RMSNorm admits."""
@@ -68,3 +72,7 @@ class OrthogonalOnes(Orthogonal):
     @classmethod
     def _nearest(cls, matrix: Tensor, floor: float) -> Self:
         return cls(polar_fixing_ones(matrix))
+
+    @classmethod
+    def _nearest_to(cls, near: Tensor, matrix: Tensor, floor: float) -> Self:
+        return cls(polar_fixing_ones(matrix, near))

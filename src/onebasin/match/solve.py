@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from onebasin import families as fam
+from onebasin.errors import NotInFamily
 from onebasin.families import Family, Rep
 from onebasin.linalg import assign, complex_scale, positive_scale, signed_scale, two_sided
-from onebasin.maps import Invertible, Map, Monomial, PairScaling, Rotary, ScaledPermutation, map_of
+from onebasin.maps import Invertible, Map, Rotary, map_of
 from onebasin.maps.monomial import matched
 from onebasin.maps.rotary import pair_blocks
 from onebasin.match.moments import Moment, Moments
 
 
 def solve(family: Family, moments: Moments, start: Map | None = None) -> Map:
-    """Isometric families maximise ⟨C, g⟩, which is projection; the others trade vectors against covectors.
+    """The best member of `family`.  `start` is where to begin if that is iterative, and decides what moments leave open.
 
-    `start` is a map to begin from where the solution is iterative.
+    Isometric families maximise ⟨C, g⟩, which is projection; the others trade vectors against covectors.
     """
-    v, c = moments.get(Rep.VEC), moments.get(Rep.COV)
-    if family == fam.INVERTIBLE:
-        return _invertible(v, c, start)
-    if family == fam.ROTARY:
-        return _rotary(v, c)
-    if family in (fam.MONOMIAL, fam.SCALED_PERMUTATION):
-        return _scaled_units(family, v, c, moments.get(Rep.PERM))
-    if family == fam.PAIR_SCALING:
-        return _pair_scaling(v, c)
-    return map_of(family).project(moments.cross)
+    if family not in SOLVERS:
+        raise NotInFamily(
+            f"The family '{family}' has no best map for given moments",
+            expected=", ".join(map(str, SOLVERS)),
+            found=family,
+            next_step="solve in one of these families, and lift the map that is found",
+        )
+    return SOLVERS[family](family, moments, start)
+
+
+def _isometric(family: Family, moments: Moments, start: Map | None) -> Map:
+    return map_of(family).project(moments.cross, near=None if start is None else start.dense())
 
 
 def _batched(tensor: Tensor) -> Tensor:
     return tensor if tensor.ndim == 3 else tensor[None]
 
 
-def _invertible(v: Moment, c: Moment, start: Map | None) -> Map:
+def _both(moments: Moments) -> tuple[Moment, Moment]:
+    return moments.get(Rep.VEC), moments.get(Rep.COV)
+
+
+def _invertible(family: Family, moments: Moments, start: Map | None) -> Map:
+    v, c = _both(moments)
     known = None if start is None else _batched(start.dense())
     g = two_sided(*(_batched(x) for x in (v.cross, v.gram_b, c.cross, c.gram_b)), start=known)
     return Invertible(g if v.cross.ndim == 3 else g[0])
@@ -50,22 +60,75 @@ def _pairs(moment: Moment) -> tuple[Tensor, Tensor]:
     return cross, gram
 
 
-def _rotary(v: Moment, c: Moment) -> Map:
+def _rotary(family: Family, moments: Moments, start: Map | None) -> Map:
+    v, c = _both(moments)
     z = complex_scale(*_pairs(v), *_pairs(c))
     return Rotary(z.real, z.imag)
 
 
-def _pair_scaling(v: Moment, c: Moment) -> Map:
-    (cross_v, gram_v), (cross_c, gram_c) = _pairs(v), _pairs(c)
+def _diagonal(family: Family, scale: Tensor) -> Map:
+    index = torch.arange(scale.shape[-1], device=scale.device).expand_as(scale).clone()
+    return map_of(family).from_tensors({"index": index, "scale": scale})
+
+
+def _pair_scaling(family: Family, moments: Moments, start: Map | None) -> Map:
+    (cross_v, gram_v), (cross_c, gram_c) = map(_pairs, _both(moments))
     scale, _ = signed_scale(cross_v.real, gram_v, cross_c.real, gram_c)
-    return PairScaling(torch.arange(2 * scale.shape[-1], device=scale.device), scale.repeat(2))
+    return _diagonal(family, scale.tile(2))
 
 
-def _scaled_units(family: Family, v: Moment, c: Moment, p: Moment) -> Map:
+def _scaling(family: Family, moments: Moments, start: Map | None) -> Map:
+    """The best scale of every unit by itself."""
+    parts = [x.diagonal(dim1=-2, dim2=-1) for moment in _both(moments) for x in (moment.cross, moment.gram_b)]
+    scale, _ = _free(family)(*parts)
+    return _diagonal(family, scale)
+
+
+def _signs(family: Family, moments: Moments, start: Map | None) -> Map:
+    """Signs alone: what only permutes does not see them."""
+    v, c = _both(moments)
+    return map_of(family).project(v.cross + c.cross)
+
+
+def _scaled_units(family: Family, moments: Moments, start: Map | None) -> Map:
     """Assign units by the distance that is left when each pair takes its best scale."""
+    v, c = _both(moments)
     gram_v, gram_c = v.gram_b.diagonal(), c.gram_b.diagonal()
-    free = signed_scale if family == fam.MONOMIAL else positive_scale
-    scale, distance = free(v.cross, gram_v.expand_as(v.cross), c.cross, gram_c.expand_as(c.cross))
-    index = assign(2 * p.cross - distance)
-    kind = Monomial if family == fam.MONOMIAL else ScaledPermutation
-    return kind(index, matched(scale, index))
+    scale, distance = _free(family)(v.cross, gram_v.expand_as(v.cross), c.cross, gram_c.expand_as(c.cross))
+    index = assign(2 * moments.get(Rep.PERM).cross - distance)
+    return map_of(family).from_tensors({"index": index, "scale": matched(scale, index)})
+
+
+def _free(family: Family) -> Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+    return signed_scale if family >= fam.SIGNS else positive_scale
+
+
+def _signed_units(family: Family, moments: Moments, start: Map | None) -> Map:
+    """Assign units by the better of their two signs, each by itself or all together."""
+    v, c = _both(moments)
+    turning, fixed = v.cross + c.cross, moments.get(Rep.PERM).cross
+    if family == fam.SIGNED_PERMUTATION:
+        index = assign(fixed + turning.abs())
+        sign = torch.where(matched(turning, index) < 0, -1.0, 1.0)
+    else:
+        plus, minus = assign(fixed + turning), assign(fixed - turning)
+        gains = matched(fixed + turning, plus).sum(-1), matched(fixed - turning, minus).sum(-1)
+        keep = (gains[0] >= gains[1]).unsqueeze(-1).expand_as(plus)
+        index, sign = torch.where(keep, plus, minus), torch.where(keep, 1.0, -1.0)
+    return map_of(family).from_tensors({"index": index, "scale": sign.to(turning.dtype)})
+
+
+Solver = Callable[[Family, Moments, Map | None], Map]
+
+SOLVERS: dict[Family, Solver] = {
+    fam.INVERTIBLE: _invertible,
+    fam.ROTARY: _rotary,
+    fam.PAIR_SCALING: _pair_scaling,
+    **dict.fromkeys((fam.MONOMIAL, fam.SCALED_PERMUTATION), _scaled_units),
+    **dict.fromkeys((fam.SIGNED_SCALING, fam.POSITIVE_SCALING), _scaling),
+    **dict.fromkeys((fam.SIGNED_PERMUTATION, fam.PERMUTATION_SIGN), _signed_units),
+    **dict.fromkeys((fam.SIGNS, fam.PAIR_SIGNS, fam.GLOBAL_SIGN), _signs),
+    **dict.fromkeys(
+        (fam.ORTHOGONAL, fam.ORTHOGONAL_ONES, fam.PAIR_ROTATION, fam.PERMUTATION, fam.TRIVIAL), _isometric
+    ),
+}

@@ -54,11 +54,11 @@ class Ascent(State):
             self.attempt({space: solved(space, anchors)}, guard=self.strategy.guard and not start)
 
     def _solve_residual(self, space: str, anchors: dict[str, float]) -> Map:
-        """Procrustes, or an assignment."""
+        """Procrustes, or an assignment; where anchors are too few to tell, as near as can be to the map so far."""
         cross = cross_moment(self.pair, self.maps, space, anchors or self.counted)
         if self.strategy.circuit_moment and not anchors:
             cross += self.strategy.circuit_moment(*self.turned(), space, self.circuits) @ self.maps[space].dense()
-        return map_of(self.family[space]).project(cross)
+        return map_of(self.family[space]).project(cross, near=self.maps[space].dense())
 
     def _solve_units(self, space: str, anchors: dict[str, float]) -> Map:
         return self.strategy.units(*self.turned(), space, self.family[space], anchors or self.counted)
@@ -107,12 +107,15 @@ def match_weights(
     start: Alignment | None = None,
     tick: Tick = lambda step: None,
 ) -> Matched:
-    """Align B with A by their weights alone; where `start` is given, only by steps onward from there."""
+    """Align B with A by their weights alone; where `start` is given, only by steps onward from there.
+
+    What is found is kept only if it is nearer than what was there before, `start` or else B as it is.
+    """
     options = options or WeightMatching()
     ascent = Ascent(pair, options, strategy or Strategy(), options.spaces)
     if start is not None:
         ascent.maps.update(start.to(next(iter(pair.a.values())).device).maps)
-    distances, converged = [ascent.distance()], False
+    before, distances, converged = dict(ascent.maps), [ascent.distance()], False
     for sweep in range(options.sweeps):
         tick(f"sweep {sweep + 1}, distance {distances[-1]:.6g}")
         fresh = sweep == 0 and start is None
@@ -122,5 +125,8 @@ def match_weights(
         if options.tol and not fresh and distances[-2] - distances[-1] <= options.tol * distances[-2]:
             converged = True
             break
+    if not distances[-1] < distances[0]:
+        ascent.maps.update(before)
+        distances.append(distances[0])
     ascent.finish()
     return Matched(Alignment(ascent.maps, ascent.bases), tuple(distances), converged)

@@ -78,8 +78,7 @@ class Builder:
         name = f"{key}:{part}" if part else key
         if name in self._leaves:
             raise ValueError(f"{name} is declared twice: give each part of a fused tensor its own `part`")
-        sizes = {space.name: space.size for space in self._spaces.values()}
-        self._leaves[name] = make_leaf(name, key, stored, letters(order), where, self._sizes, sizes)
+        self._leaves[name] = make_leaf(name, key, stored, letters(order), where, self._sizes, self._spaces)
         return name
 
     def linear(

@@ -11,9 +11,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 from onebasin.errors import LayoutMismatch, UnclaimedTensor
-from onebasin.families import Family, Rep, meet
+from onebasin.families import Rep
 from onebasin.spec.ops import Op
 
 
@@ -46,11 +47,8 @@ class Space:
     base: str | None = None
     ops: tuple[Op, ...] = ()
 
-    @property
-    def family(self) -> Family:
-        return meet(op.admits for op in self.ops)
 
-
+@cache
 def letters(pattern: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\w+", pattern))
 
@@ -70,9 +68,15 @@ class View:
     @property
     def shape(self) -> tuple[int, ...]:
         """The stored shape this view expects."""
-        size = dict(self.sizes)
-        groups = re.findall(r"\(([^)]*)\)|(\w+)", self.stored)
-        return tuple(math.prod(size[x] for x in letters(inside or single)) for inside, single in groups)
+        return _stored_shape(self.stored, self.sizes)
+
+
+@cache
+def _stored_shape(stored: str, sizes: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+    """Layers are alike, so that a deep model has few of these."""
+    size = dict(sizes)
+    groups = re.findall(r"\(([^)]*)\)|(\w+)", stored)
+    return tuple(math.prod(size[x] for x in letters(inside or single)) for inside, single in groups)
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ def make_leaf(
     order: tuple[str, ...],
     where: Mapping[str, Axis | int],
     size: Mapping[str, int],
-    space_size: Mapping[str, int],
+    spaces: Mapping[str, Space],
 ) -> Leaf:
     """Place each letter: an `Axis` in its space, an `int` picks one slice, absent means a labelled axis."""
     sizes, axes, picks = [], [], []
@@ -126,7 +130,7 @@ def make_leaf(
             picks.append((x, place))
             sizes.append((x, size[x]))
             continue
-        own = space_size[place.space] if place is not None else size[x]
+        own = spaces[place.space].size if place is not None else size[x]
         start = place.start if place is not None else 0
         axes.append((x, place, start, start + own))
         sizes.append((x, size.get(x, own)))
@@ -158,7 +162,8 @@ def check_partition(key: str, leaves: Iterable[Leaf]) -> tuple[int, ...]:
 def _box(leaf: Leaf, sizes: Mapping[str, int]) -> list[tuple[int, int]]:
     kept = {letter: (start, stop) for letter, _, start, stop in leaf.axes}
     picked = {letter: (i, i + 1) for letter, i in leaf.picks}
-    box = [(kept | picked)[x] for x in leaf.view.order]
+    places = kept | picked
+    box = [places[x] for x in leaf.view.order]
     for x, (start, stop) in zip(leaf.view.order, box, strict=True):
         if not 0 <= start < stop <= sizes[x]:
             raise LayoutMismatch(

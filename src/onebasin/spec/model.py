@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
 
 from onebasin.errors import UnclaimedTensor
-from onebasin.families import Family, Rep
+from onebasin.families import Family, Rep, meet
 from onebasin.spec.checks import check_coverage, check_fibres, check_readers
 from onebasin.spec.leaves import Axis, Leaf, Space, check_partition
 from onebasin.spec.ops import Op, layer_norm, rms_norm
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -108,23 +112,35 @@ class ModelSpec:
     touching: Mapping[str, tuple[Leaf, ...]] = field(init=False)  # space -> leaves with an axis in it
 
     def __post_init__(self) -> None:
-        parts: dict[str, list[Leaf]] = defaultdict(list)
+        object.__setattr__(self, "keys", {key: check_partition(key, found) for key, found in self.parts.items()})
+        found: dict[str, dict[str, Leaf]] = {space: {} for space in self.spaces}
         for leaf in self.leaves.values():
-            parts[leaf.key].append(leaf)
-        object.__setattr__(self, "keys", {key: check_partition(key, found) for key, found in parts.items()})
-        found = {space: tuple(x for x in self.leaves.values() if x.dim(space) is not None) for space in self.spaces}
-        object.__setattr__(self, "touching", found)
+            for _, axis in leaf.spaces():
+                found[axis.space][leaf.name] = leaf
+        object.__setattr__(self, "touching", {space: tuple(leaves.values()) for space, leaves in found.items()})
         check_fibres(self)
         check_readers(self)
 
+    @cached_property
+    def parts(self) -> Mapping[str, Sequence[Leaf]]:
+        """Stored tensor -> the leaves that claim it, together every entry once."""
+        return _grouped((leaf.key, leaf) for leaf in self.leaves.values())
+
+    @cached_property
+    def _reading(self) -> Mapping[str | None, Sequence[Linear]]:
+        return _grouped((linear.norm, linear) for linear in self.linears.values())
+
+    @cached_property
+    def _norm_ops(self) -> Mapping[str, Sequence[Op]]:
+        return _grouped((norm.space, norm.op) for norm in self.norms.values())
+
     def ops(self, space: str) -> tuple[Op, ...]:
         """What touches `space`: the operations declared on it and the norms that read it."""
-        norms = (norm.op for norm in self.norms.values() if norm.space == space)
-        return tuple(dict.fromkeys((*self.spaces[space].ops, *norms)))
+        return tuple(dict.fromkeys((*self.spaces[space].ops, *self._norm_ops.get(space, ()))))
 
     def family(self, space: str) -> Family:
         """The symmetries of `space`: the meet over everything that touches it."""
-        return replace(self.spaces[space], ops=self.ops(space)).family
+        return meet(op.admits for op in self.ops(space))
 
     @property
     def tied(self) -> bool:
@@ -141,23 +157,25 @@ class ModelSpec:
         return self.family(space).dimension(size, size) * (self.fibres(space) or 1)
 
     def readers(self, norm: str) -> list[Linear]:
-        return [linear for linear in self.linears.values() if linear.norm == norm]
+        return list(self._reading.get(norm, ()))
 
     def writers(self, space: str) -> list[Leaf]:
         """The leaves whose sum is the stream: vectors of `space` that are not parameters of a norm."""
         of_norms = {name for norm in self.norms.values() for name in (norm.gain, norm.bias)}
         return [
-            leaf
-            for leaf in self.leaves.values()
-            if leaf.name not in of_norms and any(a.space == space and a.rep is Rep.VEC for _, a in leaf.spaces())
+            leaf for leaf in self.touching[space] if leaf.name not in of_norms and leaf.dim(space, Rep.VEC) is not None
         ]
 
     def with_unit_gain(self, norm: str) -> ModelSpec:
         """The spec after γ of `norm` became all ones: its entries are labelled no more, and the family grows."""
-        done = replace(self.norms[norm], unit=True)
-        gain = self.leaves[done.gain]
-        fixed = replace(gain, axes=tuple((x, None, a, b) for x, _, a, b in gain.axes))
-        return replace(self, norms={**self.norms, norm: done}, leaves={**self.leaves, done.gain: fixed})
+        return self.with_unit_gains([norm])
+
+    def with_unit_gains(self, norms: Iterable[str]) -> ModelSpec:
+        """`with_unit_gain` of many norms at once: the table is checked once, however deep the model."""
+        done = {name: replace(self.norms[name], unit=True) for name in norms}
+        gains = [self.leaves[norm.gain] for norm in done.values()]
+        fixed = {leaf.name: replace(leaf, axes=tuple((x, None, a, b) for x, _, a, b in leaf.axes)) for leaf in gains}
+        return replace(self, norms={**self.norms, **done}, leaves={**self.leaves, **fixed})
 
     def without(self, linears: Iterable[Linear]) -> ModelSpec:
         """The spec of a checkpoint that does not store these optional parts."""
@@ -176,8 +194,12 @@ class ModelSpec:
         """The table's name of a stored tensor, whichever release of transformers wrote it."""
         for pattern, replacement in self.renames:
             stored = re.sub(pattern, replacement, stored)
-        known = {**self.keys, **{mirror.key: () for mirror in self.mirrors}}
+        known = self._names
         return self.prefix + stored if stored not in known and self.prefix + stored in known else stored
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset((*self.keys, *(mirror.key for mirror in self.mirrors)))
 
     def bind(self, stored: Iterable[str]) -> tuple[ModelSpec, dict[str, str]]:
         """Match the table with the names in a file: (spec without absent optional parts, table name -> stored name)."""
@@ -196,3 +218,11 @@ class ModelSpec:
         spec = self.without(absent) if absent else self
         check_coverage(spec, names)
         return spec, names
+
+
+def _grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Key -> the values that came with it, in order."""
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
