@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -76,6 +77,22 @@ def test_the_gauge_of_a_model_with_a_tiny_gain_is_refused(make, model_type, name
     error = refusal(in_gauge_of, a, canonicalize(b).checkpoint)
     assert (error.tensor, error.axis, error.space) == (tensor, 3, "residual")
     assert in_gauge_of(b, canonicalize(a).checkpoint).spec == a.spec  # the other way round divides by nothing tiny
+
+
+@pytest.mark.parametrize(("offset", "fits"), [(0.0, True), (9.0, True), (11.0, False), (-11.0, False)])
+def test_the_gauge_of_a_model_with_an_offset_much_larger_than_its_gain_is_refused(make, offset, fits):
+    """b − (W/γ)β: digits cancel where β/γ is large, however harmless γ is alone."""
+
+    def spoil(value: float) -> Callable[[torch.Tensor], None]:
+        return lambda p: p[3].fill_(value)
+
+    change = setter(h__0__ln_1__weight=spoil(1e-3), h__0__ln_1__bias=spoil(offset))
+    a, b = make("gpt2", "GPT2LMHeadModel", 5, change), make("gpt2", "GPT2LMHeadModel", 5, weights=99)
+    form = canonicalize(b).checkpoint
+    if fits:
+        assert drift(b, in_gauge_of(a, form)) < 1e4 * EXACT
+    else:
+        assert refusal(in_gauge_of, a, form).tensor == "transformer.h.0.ln_1.weight"
 
 
 def test_the_gauge_of_another_architecture_is_refused(make):

@@ -12,7 +12,7 @@ import torch
 from helpers.tiny import F64, predicted
 from onebasin import Checkpoint
 from onebasin.errors import BadOutput, OnebasinError
-from onebasin.landscape import CircuitPath, Curve, Evaluation, FactorPath, measure
+from onebasin.landscape import CircuitPath, Curve, Evaluation, FactorPath, evaluate, measure
 from onebasin.report import plot
 from onebasin.checkpoint.stock import stock_model
 from onebasin.tasks import load_task
@@ -35,6 +35,17 @@ def test_the_barrier_is_the_largest_height_above_the_chord():
     assert curve(0.1, 0.2, 0.3).barrier == pytest.approx(0)
 
 
+def test_the_error_of_the_barrier_is_that_of_the_height_sample_by_sample():
+    """The ends differ, and the top is nearer to A: neither may be taken for the other."""
+    losses = torch.tensor([[1.0, 2.0, 6.0], [5.0, 9.0, 7.0], [2.0, 8.0, 3.0]], dtype=F64)
+    each = [Evaluation(float(row.mean()), {}, 0.1, 3, row) for row in losses]
+    found = Curve((0.0, 0.25, 1.0), tuple(each), "factor", {"name": "made up"})
+    heights = losses[1] - (0.75 * losses[0] + 0.25 * losses[2])
+    height, error = float(heights.mean()), float(heights.std()) / 3**0.5
+    assert (found.barrier_at, found.barrier, found.barrier_error) == pytest.approx((0.25, height, error))
+    assert found.as_dict()["barrier"] == pytest.approx({"loss": height, "standard_error": error, "weight": 0.25})
+
+
 def test_a_curve_tells_everything(tiny):
     a, b = tiny("LlamaForCausalLM")
     task = predicted(stock_model(a), a)
@@ -44,9 +55,16 @@ def test_a_curve_tells_everything(tiny):
     assert seen == data["weights"] == [0, 0.5, 1]
     assert data["path"] == "circuit"
     assert data["task"]["source"] == "own choices"
-    assert [p["loss"] for p in data["points"]] == [e.loss for e in c.evaluations]
-    assert data["ends"]["b"]["loss"] == c.ends[1].loss
-    assert data["barrier"] == {"loss": c.barrier, "standard_error": c.barrier_error, "weight": c.barrier_at}
+    ends = [evaluate(stock_model(x, torch.float32), task) for x in (a, b)]
+    for point, end in zip((data["points"][0], data["points"][-1]), ends, strict=True):
+        assert (point["loss"], point["samples"]) == (pytest.approx(end.loss, rel=1e-5), 32)
+        assert point["standard_error"] == pytest.approx(end.standard_error, rel=1e-4)
+        assert point["metrics"] == pytest.approx(end.metrics, rel=1e-5)
+    assert [data["ends"]["a"], data["ends"]["b"]] == [data["points"][0], data["points"][-1]]
+    height = data["points"][1]["loss"] - (ends[0].loss + ends[1].loss) / 2
+    assert abs(height) > 0.1
+    assert data["barrier"]["loss"] == pytest.approx(max(height, 0), rel=1e-4)
+    assert data["barrier"]["weight"] == (0.5 if height > 0 else 0)
     assert measure(FactorPath(a, b), task, weights=[0, 0.9, 1]).weights == (0, 0.9, 1)
     for wrong in ({"points": 1}, {"weights": [0.1, 1]}, {"weights": [0, 0.5]}):
         with pytest.raises(OnebasinError):

@@ -59,6 +59,22 @@ def test_language_figures_count_labelled_tokens_only():
     assert "bits_per_byte" not in evaluate(model, replace(task, about={"tokens": "tokenizer"})).metrics
 
 
+def test_every_sample_counts_once_however_many_labels_it_has():
+    """The loss of a text is the mean over its own labels, and the standard error is over texts."""
+    model, task = fixed((6, 5, 7), LANGUAGE)
+    labels = task.labels.clone()
+    labels[0, 1:], labels[3, 0], labels[4] = IGNORED, IGNORED, IGNORED  # one label, four, none
+    found = evaluate(model, replace(task, labels=labels), batch_size=4)
+    kept = [row != IGNORED for row in labels]
+    each = [
+        float(cross_entropy(logits[k], row[k])) if k.any() else 0.0
+        for logits, row, k in zip(model.table.detach(), labels, kept, strict=True)
+    ]
+    assert found.losses.tolist() == pytest.approx(each)
+    assert found.standard_error == pytest.approx(float(torch.tensor(each, dtype=F64).std()) / math.sqrt(6))
+    assert evaluate(model, task.first(1)).standard_error == 0  # one sample has no spread
+
+
 def test_a_loss_that_is_not_finite_is_refused():
     model, task = fixed((4, 3), CLASSIFICATION)
     with torch.no_grad():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from safetensors.torch import load_file
 from helpers.random_models import byte_llama, config_of, random_model
 from helpers.recipe_texts import LEAST, WEIGHT
 from onebasin import Checkpoint
+from onebasin.checkpoint import output
 from onebasin.recipes import Align, Merge, parse, prepare, run
 
 
@@ -86,6 +88,17 @@ def test_a_dry_run_refuses_what_a_run_refuses(cli, pair, tmp_path, dry):
         assert (code, out) == (2, "")
         assert "next step:" in err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("verb", ["align", "merge"])
+def test_a_plan_refuses_a_disk_that_cannot_take_the_weights(cli, pair, tmp_path, monkeypatch, verb):
+    """One byte less than the plan itself says is too few; before anything is computed."""
+    asked = (verb, *pair, "-o", tmp_path / "out", "--method", "weight", "--dry-run", "--json")
+    needed = output.MARGIN + sum(json.loads(cli(*asked)[1])["writes"].values())
+    for missing in (0, 1):
+        monkeypatch.setattr(output.shutil, "disk_usage", lambda _: SimpleNamespace(free=needed - missing))  # noqa: B023
+        code, _, err = cli(*asked)
+        assert (code, "not enough disk space" in err) == (2 * missing, bool(missing))
 
 
 # ---- mergekit
