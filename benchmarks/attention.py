@@ -126,7 +126,7 @@ def opened(folder: Path) -> Any:
 
 
 def curve(a: Any, b: Any, task: Any) -> Any:
-    from onebasin.landscape import FactorPath
+    from onebasin.paths import FactorPath
     from onebasin.landscape import measure as along
 
     return along(FactorPath(a, b), task, POINTS, batch_size=100)

@@ -234,7 +234,7 @@ def run(folder: Path, device: str, job: Job, state: Path | None = None) -> dict[
     """Learn, write B in A's gauge, and measure both as any other pair of checkpoints."""
     from onebasin import Alignment
     from onebasin.landscape import measure as curve_of
-    from onebasin.landscape import path_between
+    from onebasin.paths import path_between
     from onebasin.learn import LearnedMatching, aligned, analyse, learn
     from onebasin.verification.certificate import certificate
     from onebasin.tasks import training
@@ -290,7 +290,8 @@ def metrics(curve: Any) -> dict[str, float]:
 
 
 def loss_of(checkpoint: Any, task: Any, device: str) -> float:
-    from onebasin.landscape import FactorPath, evaluate
+    from onebasin.landscape import evaluate
+    from onebasin.paths import FactorPath
 
     model = FactorPath(checkpoint, checkpoint).model(0.0, device=device)
     return float(evaluate(model, task, batch_size=250, device=device).loss)

@@ -63,14 +63,15 @@ def surface(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_way(folder: Path, way: str, device: str) -> dict[str, Any]:
-    from onebasin.landscape import Simplex, measure_simplex
+    from onebasin.landscape import measure
+    from onebasin.paths import FactorPath
 
     models, train_task, test = opened(folder, NAMES, "vit")
     start = time.perf_counter()
     together, told = brought_together(models, train_task, way, device)
     seconds = time.perf_counter() - start
-    simplex = Simplex([model.in_memory() for model in together])
-    surface = measure_simplex(simplex, test, 3 if TINY else None, batch_size=250, device=device)
+    simplex = FactorPath(*[model.in_memory() for model in together])
+    surface = measure(simplex, test, 3 if TINY else None, batch_size=250, device=device)
     excess = [surface.excess(i) for i in range(len(surface.weights))]
     found = surface.as_dict()
     centre = found["centre"]

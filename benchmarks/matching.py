@@ -132,7 +132,7 @@ def about(test: Any) -> dict[str, Any]:
 def curves(a: Any, b: Any, aligned: Any, test: Any, device: str) -> dict[str, Any]:
     """Both paths between the models as stored (aligned None) or aligned, and what the certificate says."""
     from onebasin.landscape import measure as curve_of
-    from onebasin.landscape import path_between
+    from onebasin.paths import path_between
     from onebasin.verification.certificate import certificate
 
     ends = (a, b) if aligned is None else (aligned.a.in_memory(), aligned.b.in_memory())
@@ -150,7 +150,8 @@ def put_back(folder: Path, data: Path, device: str, copy: Path) -> dict[str, flo
     """Scramble one model, write it in float32, and merge it with the original by weights alone."""
     from onebasin import Alignment, Checkpoint, canonicalize, transport
     from onebasin.aligning import align
-    from onebasin.landscape import FactorPath, evaluate
+    from onebasin.landscape import evaluate
+    from onebasin.paths import FactorPath
 
     original = Checkpoint.open(folder)
     form = canonicalize(original).checkpoint

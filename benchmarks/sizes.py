@@ -72,7 +72,7 @@ def widening_drift(folder: Path, name: str) -> float:
 
 def measure_way(folder: Path, kind: str, width: int, other: int, way: str, device: str) -> dict[str, Any]:
     from onebasin.landscape import measure as curve_of
-    from onebasin.landscape import path_between
+    from onebasin.paths import path_between
 
     (a, b), train_task, test = opened(folder, [f"{kind}-{width}", f"{kind}-{other}"], kind)
     start = time.perf_counter()

@@ -8,6 +8,9 @@ import hypothesis
 import pytest
 import torch
 
+from helpers.random_models import random_model
+from helpers.tiny import TINY
+from onebasin import Checkpoint
 from onebasin.cli import main
 
 torch.set_num_threads(1)
@@ -39,6 +42,16 @@ def data():
     finally:
         sys.path.remove(str(DATA))
     return load
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """(A, B) of one of the classes in `helpers.tiny.TINY`."""
+    root = tmp_path_factory.mktemp("tiny")
+    for name, config in TINY.items():
+        for seed in (0, 1):
+            random_model(name, config, seed).save_pretrained(root / f"{name}-{seed}")
+    return lambda name: tuple(Checkpoint.open(root / f"{name}-{seed}") for seed in (0, 1))
 
 
 @pytest.fixture

@@ -136,7 +136,7 @@ def test_merged_is_the_weighted_average_and_merge_says_the_same(folder, pair):
     assert torch.allclose(pair.merged()[Q], (a[Q] + b[Q]) / 2)
     merged = onebasin.merge([folder / "a", folder / "b"], shares=[3, 1], method="weight")
     assert same(merged, pair.merged([3, 1]))
-    with pytest.raises(OnebasinError, match="one share for each model"):
+    with pytest.raises(OnebasinError, match="one share for each"):
         pair.merged([1, 2, 3])
 
 

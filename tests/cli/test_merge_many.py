@@ -13,13 +13,13 @@ from onebasin.ensemble.ensemble import Ensemble
 from onebasin.match import weights as matching
 from onebasin.methods.method import Job
 from onebasin.methods.weight import Weight
-from onebasin.paths import Simplex
+from onebasin.paths import FactorPath
 
 
 def test_merge_writes_the_weighted_average_of_all(models, three):
     ensemble = Ensemble.of([Checkpoint.open(folder) for folder in models[:3]])
     aligned = Weight().run(ensemble, None, Job(torch.device("cpu")))
-    expected = Simplex(aligned.models).at([0.5, 0.25, 0.25])
+    expected = FactorPath(*aligned.models).at([0.5, 0.25, 0.25])
     found = Checkpoint.open(three)
     assert max(float((found[name] - expected[name]).abs().max()) for name in expected) < 1e-12
     model, info = AutoModelForCausalLM.from_pretrained(three, output_loading_info=True)

@@ -87,7 +87,7 @@ def test_the_page_on_learning_quotes_what_was_measured_without_data():
         expected.append([f"`{pair}`", *cells, str(steps)])
     header = ("pair | `weight` | `auto` | `auto`, circuit path | seconds, `weight` | seconds, `auto` | "
               "steps to reach 300 steps from `weight`")  # fmt: skip
-    assert rows(DOCS / "learning.md", header) == expected
+    assert rows(DOCS / "learning-measured.md", header) == expected
 
 
 def test_the_page_on_attention_quotes_what_was_measured():
@@ -117,6 +117,13 @@ def test_the_page_on_attention_quotes_what_was_measured():
     ]  # fmt: skip
 
 
+def test_the_page_on_the_papers_quotes_the_presets_that_were_measured():
+    pairs = {name: found["methods"] for name, found in results("matching").items() if isinstance(found, dict)}
+    ways = ("weight", "weight, p1-paper", "weight, p1-code", "weight, permutations only")
+    expected = [[f"`{name}`", *(barriers(found[way]) for way in ways)] for name, found in pairs.items()]
+    assert rows(DOCS / "papers.md", "pair | default | `p1-paper` | `p1-code` | `permutation`") == expected
+
+
 def test_the_page_on_methods_quotes_what_was_measured():
     pairs = {name: found["methods"] for name, found in results("matching").items() if isinstance(found, dict)}
     methods = ("weight", "activation", "auto", "auto, unlabelled inputs")
@@ -130,7 +137,22 @@ def test_the_page_on_methods_quotes_what_was_measured():
         for name, found in pairs.items()
     ]  # fmt: skip
     header = "pair | as stored | `weight` | `activation` | `auto` | `auto` with inputs"
-    assert rows(DOCS / "which-method.md", header) == expected
+    page = DOCS / "which-method.md"
+    assert rows(page, header) == expected
+    text = prose(page)
+    assert "python benchmarks/run.py matching" in text
+    with_inputs = {name: (height(found[methods[3]]), height(found[methods[2]])) for name, found in pairs.items()}
+    images = [with_inputs[name] for name in ("vit-cifar10-l2", "vit-cifar10-adamw")]
+    texts = [with_inputs[name] for name in ("gpt2-wikitext2", "llama-wikitext2")]
+    assert all(real < made_up for real, made_up in images)
+    assert all(made_up < real for real, made_up in texts)
+    said = "real inputs: {:.2f} against {:.2f}, and {:.2f} against {:.2f}".format(*images[0], *images[1])
+    assert said in text
+    said = "GPT-2 {1:.2f} against {0:.2f}, Llama {3:.2f} against {2:.2f}".format(*texts[0], *texts[1])
+    assert said in text
+    gained = [round(height(found["weight"]) - height(found["activation"]), 2) for found in pairs.values()]
+    assert (sum(x > 0 for x in gained), sum(x < 0 for x in gained)) == (3, 1)
+    assert "better than `weight` on three of the five pairs measured, worse on one" in text
     best = [min(height(found[method]) for method in methods) for found in pairs.values()]
     said = re.search(r"lies between (\d\.\d\d) and (\d\.\d\d)", prose(DOCS / "limits.md"))
     assert said is not None

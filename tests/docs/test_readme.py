@@ -16,8 +16,8 @@ from helpers.pages import DOCS, README, ROOT, blocks, rows
 from helpers.random_models import byte_llama, random_model
 from onebasin import Checkpoint
 from onebasin.archs import known
-from onebasin.cli.app import app
 from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
+from onebasin.cli.app import app
 
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 
@@ -49,7 +49,7 @@ def test_the_recipe_of_the_readme_runs(tmp_path, cli):
     (text,) = blocks(README, "yaml")
     (tmp_path / "recipe.yaml").write_text(text)
     assert cli("run", tmp_path / "recipe.yaml")[0] == 0
-    options = "--set", "matching.sweeps=5", "--dtype", "float64"
+    options = "--set", "weight.sweeps=5", "--method", "weight", "--dtype", "float64"
     assert cli("align", a, b, "-o", tmp_path / "aligned", *options)[0] == 0
     first, aligned, merged = (Checkpoint.open(folder) for folder in (a, tmp_path / "aligned", tmp_path / "MERGED"))
     q = "model.layers.0.self_attn.q_proj.weight"
@@ -58,7 +58,7 @@ def test_the_recipe_of_the_readme_runs(tmp_path, cli):
     assert load_file(tmp_path / "MERGED" / "model.safetensors")[q].dtype == torch.bfloat16
     written = yaml.safe_load((tmp_path / "MERGED" / "recipe.yaml").read_text())
     assert written["models"] == ["../A", "../B"]
-    assert written["matching"]["sweeps"] == 5
+    assert written["weight"]["sweeps"] == 5
 
 
 def code(page: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import importlib
 import importlib.util
 import io
 import json
@@ -25,7 +26,8 @@ from helpers.random_models import byte_llama
 from onebasin import Checkpoint
 
 PAGES = [README, *sorted(DOCS.rglob("*.md"))]
-RUNNABLE = [page for page in PAGES if blocks(page, "python") or blocks(page, "sh")]
+IN_A_TREE = {"architecture"}  # its Python is a new file of the package: test_guide.py
+RUNNABLE = [p for p in PAGES if (blocks(p, "python") or blocks(p, "sh")) and p.stem not in IN_A_TREE]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,8 @@ def test_every_snippet_runs(page, models, tmp_path, monkeypatch, cli):
 
 def test_most_pages_have_something_to_run():
     assert {page.stem for page in RUNNABLE} >= {
-        "README", "index", "merge", "certificate", "api", "many", "sizes", "learning", "matching",
+        "README", "index", "merge", "certificate", "api", "many", "sizes", "learning", "learning-options",
+        "learning-measured", "matching", "papers",
     }  # fmt: skip
 
 
@@ -103,7 +106,7 @@ def test_the_notebook_runs(monkeypatch, capsys):
     for cell in cells:
         exec(compile(cell, "demo.ipynb", "exec"), names)
     said = capsys.readouterr().out
-    assert "AlignedModels: 2 × ViTForImageClassification, method learned" in said
+    assert "Aligned: 2 × ViTForImageClassification, method learned" in said
     assert re.search(r"barrier: \d\.\d\d as trained, \d\.\d\d after learned alignment", said)
     assert not any(cell.get("outputs") for cell in notebook["cells"])  # figures of one machine do not belong here
 
@@ -152,6 +155,36 @@ def test_links_that_leave_the_folder_lead_to_what_the_site_takes():
         for target in re.findall(r"\]\(([^)#:]+)[^)]*\)", page.read_text()):
             file = (page.parent / target).resolve()
             assert file.is_relative_to(DOCS) or file in taken, f"{page.name}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """What the site calls the parts of a page."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    plain = (re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings)
+    return {re.sub(r"[-\s]+", "-", heading) for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_to_a_part_of_a_page_lead_to_a_heading(page):
+    for target, part in re.findall(r"\]\(([^)#:]*\.md)?#([^)]+)\)", page.read_text(encoding="utf-8")):
+        assert part in anchors((page.parent / target) if target else page), f"{target}#{part}"
+
+
+def test_a_missing_part_is_noticed(tmp_path):
+    (tmp_path / "page.md").write_text("# One `two`, three\n\n[there](#one-two-three) [nowhere](#four)\n")
+    assert anchors(tmp_path / "page.md") == {"one-two-three"}
+    with pytest.raises(AssertionError, match="four"):
+        test_links_to_a_part_of_a_page_lead_to_a_heading(tmp_path / "page.md")
+
+
+def test_every_name_that_the_page_on_python_documents_exists():
+    documented = re.findall(r"^::: (\S+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    assert len(documented) > 10
+    for name in documented:
+        where, _, last = name.rpartition(".")
+        whole = importlib.util.find_spec(where) and hasattr(importlib.import_module(where), last)
+        assert whole or importlib.util.find_spec(name), name
 
 
 BUILD = [sys.executable, "-m", "mkdocs", "build", "--strict"]

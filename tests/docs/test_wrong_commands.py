@@ -31,10 +31,11 @@ WRONG = {  # heading -> (what is the matter, the command line)
         ("No output folder", "align A B"),
         ("A word where a number belongs", "barrier A B --task text:valid.txt --set task.batch_size=many"),
         ("A method that does not exist", "align A B -o OUT --method wieght"),
-        ("A key of a recipe that is misspelt", "align A B -o OUT --set matching.sweps=5"),
-        ("A setting without a value", "align A B -o OUT --set matching.sweeps"),
-        ("A share above one", "merge A B -o OUT --weight 1.5"),
-        ("Two shares for three models", "merge A B C -o OUT --weights 1,2"),
+        ("A key of a recipe that is misspelt", "align A B -o OUT --set weight.sweps=5"),
+        ("A setting without a value", "align A B -o OUT --set weight.sweeps"),
+        ("A key of an earlier release", "align A B -o OUT --set matching.sweeps=5"),
+        ("A share above one", "merge A B -o OUT --share 1.5"),
+        ("Two shares for three models", "merge A B C -o OUT --shares 1,2"),
         ("A size that is no setting of this model", "widen A -o OUT --set hiden_size=48"),
         ("A device that does not exist", "barrier A B --task text:valid.txt --device gpu"),
     ],
@@ -158,7 +159,7 @@ def test_every_wrong_command_says_what_happened_and_what_to_do_next(said):
 
 def test_the_right_commands_work(said, place, cli):
     """The control: with the mistake put right, there is no message."""
-    for line in ("inspect A B", "inspect A", "align A B -o OUT --method weight --set matching.sweeps=5 --dry-run"):
+    for line in ("inspect A B", "inspect A", "align A B -o OUT --method weight --set weight.sweeps=5 --dry-run"):
         assert cli(*line.split())[0] == 0, line
 
 

@@ -12,7 +12,8 @@ import torch
 from helpers.tiny import F64, predicted
 from onebasin import Checkpoint
 from onebasin.errors import BadOutput, OnebasinError
-from onebasin.landscape import CircuitPath, Curve, Evaluation, FactorPath, evaluate, measure
+from onebasin.landscape import Curve, Evaluation, evaluate, measure
+from onebasin.paths import CircuitPath, FactorPath
 from onebasin.report import plot
 from onebasin.checkpoint.stock import stock_model
 from onebasin.tasks import load_task
@@ -21,13 +22,12 @@ from onebasin.tasks import load_task
 def curve(*losses: float, path: str = "factor") -> Curve:
     each = [torch.tensor([loss - 0.1, loss + 0.1], dtype=F64) for loss in losses]
     evaluations = [Evaluation(x, {"accuracy": 1 / (1 + x)}, 0.1, 2, e) for x, e in zip(losses, each, strict=True)]
-    weights = tuple(i / (len(losses) - 1) for i in range(len(losses)))
-    return Curve(weights, tuple(evaluations), path, {"name": "made up", "split": "test", "samples": 2})
+    shares = (i / (len(losses) - 1) for i in range(len(losses)))
+    return Curve(tuple((1 - share, share) for share in shares), tuple(evaluations), path, {"name": "made up", "split": "test", "samples": 2})
 
 
 def test_the_barrier_is_the_largest_height_above_the_chord():
     c = curve(1.0, 2.0, 2.4, 3.0)
-    assert c.chord(0.5) == pytest.approx(2.0)
     assert c.barrier == pytest.approx(2.0 - 5 / 3)
     assert c.barrier_at == pytest.approx(1 / 3)
     assert c.barrier_error == pytest.approx(0)  # every sample rises by the same amount
@@ -39,11 +39,11 @@ def test_the_error_of_the_barrier_is_that_of_the_height_sample_by_sample():
     """The ends differ, and the top is nearer to A: neither may be taken for the other."""
     losses = torch.tensor([[1.0, 2.0, 6.0], [5.0, 9.0, 7.0], [2.0, 8.0, 3.0]], dtype=F64)
     each = [Evaluation(float(row.mean()), {}, 0.1, 3, row) for row in losses]
-    found = Curve((0.0, 0.25, 1.0), tuple(each), "factor", {"name": "made up"})
+    found = Curve(((1, 0), (0.75, 0.25), (0, 1)), tuple(each), "factor", {"name": "made up"})
     heights = losses[1] - (0.75 * losses[0] + 0.25 * losses[2])
     height, error = float(heights.mean()), float(heights.std()) / 3**0.5
     assert (found.barrier_at, found.barrier, found.barrier_error) == pytest.approx((0.25, height, error))
-    assert found.as_dict()["barrier"] == pytest.approx({"loss": height, "standard_error": error, "weight": 0.25})
+    assert found.as_dict()["barrier"] == pytest.approx({"loss": height, "standard_error": error, "share": 0.25})
 
 
 def test_a_curve_tells_everything(tiny):
@@ -52,7 +52,7 @@ def test_a_curve_tells_everything(tiny):
     seen = []
     c = measure(CircuitPath(a, b), task, 3, tick=seen.append)
     data = json.loads(json.dumps(c.as_dict()))
-    assert seen == data["weights"] == [0, 0.5, 1]
+    assert [of_b for _, of_b in seen] == data["shares"] == [0, 0.5, 1]
     assert data["path"] == "circuit"
     assert data["task"]["source"] == "own choices"
     ends = [evaluate(stock_model(x, torch.float32), task) for x in (a, b)]
@@ -64,9 +64,9 @@ def test_a_curve_tells_everything(tiny):
     height = data["points"][1]["loss"] - (ends[0].loss + ends[1].loss) / 2
     assert abs(height) > 0.1
     assert data["barrier"]["loss"] == pytest.approx(max(height, 0), rel=1e-4)
-    assert data["barrier"]["weight"] == (0.5 if height > 0 else 0)
-    assert measure(FactorPath(a, b), task, weights=[0, 0.9, 1]).weights == (0, 0.9, 1)
-    for wrong in ({"points": 1}, {"weights": [0.1, 1]}, {"weights": [0, 0.5]}):
+    assert data["barrier"]["share"] == (0.5 if height > 0 else 0)
+    assert measure(FactorPath(a, b), task, shares=[0, 0.9, 1]).shares == (0, 0.9, 1)
+    for wrong in ({"points": 1}, {"shares": [0.1, 1]}, {"shares": [0, 0.5]}):
         with pytest.raises(OnebasinError):
             measure(FactorPath(a, b), task, **wrong)
 
@@ -92,7 +92,7 @@ def test_the_raw_language_pair_has_a_barrier(zoo, data):
     task = load_task(f"text:{Path(data.__file__).with_name('wikitext-2') / 'valid.txt.xz'}", a, samples=20)
     c = measure(FactorPath(a, b), task, 3)
     assert (task.about["split"], task.about["length"], task.about["tokens"]) == ("valid", 256, "bytes")
-    assert [e.loss for e in c.ends] == pytest.approx([1.15, 1.15], abs=0.1)
+    assert [e.loss for e in c.vertices] == pytest.approx([1.15, 1.15], abs=0.1)
     assert 1.9 < c.barrier < 2.7
     assert measure(FactorPath(a, a), task.first(2), 3).barrier < 1e-6
 
@@ -105,6 +105,6 @@ def test_the_raw_image_pair_has_a_barrier(zoo, data, tmp_path):
     a, b = (Checkpoint.open(zoo / f"vit-cifar10-adamw-{i}") for i in (0, 1))
     task = load_task(f"images:{tmp_path / 'cifar_test.npz'}", a)
     c = measure(FactorPath(a, b), task, 3)
-    assert min(e.metrics["accuracy"] for e in c.ends) > 0.7
+    assert min(e.metrics["accuracy"] for e in c.vertices) > 0.7
     assert c.evaluations[1].metrics["accuracy"] < 0.5
     assert 1.8 < c.barrier < 3.3

@@ -10,18 +10,23 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from helpers.matching import align, match, preset
 from helpers.pairs import CLASSES, apart, average, open_random, scrambled
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin import families as fam
-from onebasin.aligning import align
 from onebasin.checkpoint.model import constant
 from onebasin.cli import main
 from onebasin.errors import Incompatible, NotInFamily, OnebasinError
 from onebasin.families import Rep
 from onebasin.linalg import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
 from onebasin.maps import Permutation, map_of
-from onebasin.match import PRESETS, ActivationMatching, Pair, WeightMatching, match_activations, match_weights
-from onebasin.match.heads import METRICS, head_costs
+from onebasin.match.activations import match_activations
+from onebasin.match.options import ActivationMatching, WeightMatching
+from onebasin.match.pair import Pair
+from onebasin.match.heads import head_costs
+from onebasin.match.strategy import Strategy
+from onebasin.papers.head_metrics import METRICS
+from onebasin.papers.options import PRESETS
 from onebasin.match.moments import Moment, Moments
 from onebasin.match.solve import solve
 from onebasin.match.weights import Ascent
@@ -40,7 +45,7 @@ def make(tmp_path):
 def test_a_scrambled_copy_comes_back_by_weights_alone(make, model_type, seed):
     form = canonicalize(make(model_type, seed)).checkpoint.in_memory()
     copy = scrambled(form, seed)
-    matched = match_weights(Pair.of(form, copy))
+    matched = match(Pair.of(form, copy))
     assert apart(form, average(form, transport(copy, matched.alignment))) < 1e-6
     assert apart(form, average(form, copy)) > 1e-2  # the control: plain averaging breaks it
     assert matched.distances[-1] < 1e-9 * matched.distances[0]
@@ -50,8 +55,7 @@ def test_a_scrambled_copy_comes_back_by_weights_alone(make, model_type, seed):
 def test_a_scrambled_copy_comes_back_by_activations(make, model_type):
     form = canonicalize(make(model_type)).checkpoint.in_memory()
     copy = scrambled(form, 4)
-    for options in (ActivationMatching(), ActivationMatching(weights=0.5)):
-        assert apart(form, average(form, transport(copy, by_activations(form, copy, options)))) < 1e-3
+    assert apart(form, average(form, transport(copy, by_activations(form, copy, ActivationMatching())))) < 1e-3
 
 
 def by_activations(a, b, options, batches: int = 4, size: int = 32, **shape: int) -> Alignment:
@@ -63,7 +67,7 @@ def by_activations(a, b, options, batches: int = 4, size: int = 32, **shape: int
 
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "vit"])
 def test_permutations_by_activations_find_permutations_and_nothing_else(make, model_type):
-    """P1's baseline: it puts back a copy whose stream, heads and units are reordered, and not one that is turned."""
+    """The baseline of the first paper: it puts back a copy whose stream, heads and units are reordered, and not one that is turned."""
     form = canonicalize(make(model_type)).checkpoint.in_memory()
     only = ActivationMatching(residual="permutation", inside="permutation", units="permutation")
     spaces = [name for name, space in form.spec.spaces.items() if space.base is None]
@@ -79,19 +83,14 @@ def test_permutations_by_activations_find_permutations_and_nothing_else(make, mo
     assert found["residual"].family == fam.PERMUTATION
 
 
-def test_weights_help_where_samples_are_few(make):
-    """Five tokens do not determine a stream; with the weights' moment added the copy comes back."""
+def test_too_few_samples_are_warned_of(make):
+    """Five tokens do not determine a stream."""
     form = canonicalize(make("gpt2")).checkpoint.in_memory()
-    copy = scrambled(form, 4)
-    errors = []
-    for share in (0.0, 0.5):
-        with pytest.warns(UserWarning, match="cannot determine the basis"):
-            found = by_activations(form, copy, ActivationMatching(weights=share), batches=1, size=1, length=5)
-        errors.append(apart(form, average(form, transport(copy, found))))
-    assert errors[1] < 0.5 * errors[0]
+    with pytest.warns(UserWarning, match="cannot determine the basis"):
+        by_activations(form, scrambled(form, 4), ActivationMatching(), batches=1, size=1, length=5)
 
 
-@pytest.mark.parametrize("wrong", [{"weights": 2.0}, {"residual": "diagonal"}, {"inside": "out"}])
+@pytest.mark.parametrize("wrong", [{"units": "magic"}, {"residual": "diagonal"}, {"inside": "out"}])
 def test_options_of_activation_matching_are_checked(wrong):
     with pytest.raises(OnebasinError, match=next(iter(wrong))):
         ActivationMatching(**wrong)
@@ -100,10 +99,10 @@ def test_options_of_activation_matching_are_checked(wrong):
 @pytest.mark.parametrize("model_type", CLASSES)
 def test_the_distance_never_rises_and_a_model_matches_itself(make, model_type):
     a, b = (canonicalize(make(model_type, weights=w)).checkpoint.in_memory() for w in (0, 1))
-    distances = match_weights(Pair.of(a, b)).distances
+    distances = match(Pair.of(a, b)).distances
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(distances[1:]))
     assert distances[-1] < distances[0]
-    itself = match_weights(Pair.of(a, a)).alignment
+    itself = match(Pair.of(a, a)).alignment
     assert all(torch.allclose(transport(a, itself)[leaf], a[leaf], atol=1e-8) for leaf in a)
 
 
@@ -113,28 +112,28 @@ def test_rounding_decides_nothing_where_anchors_are_few(make):
     a, b = (canonicalize(make("vit", 1, weights=w, **few)).checkpoint.in_memory() for w in (0, 1))
     torch.manual_seed(0)
     rounded = b.derive({x: constant(b[x] * (1 + 1e-16 * torch.randn_like(b[x]))) for x in b})
-    first, second = (match_weights(Pair.of(a, x)).alignment["residual"].dense() for x in (b, rounded))
+    first, second = (match(Pair.of(a, x)).alignment["residual"].dense() for x in (b, rounded))
     assert len(first) > 5 + 16 + 3
     assert (first - second).abs().max() < 1e-8
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_what_was_there_before_is_kept_unless_something_nearer_is_found(make, preset, monkeypatch):
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_was_there_before_is_kept_unless_something_nearer_is_found(make, name, monkeypatch):
     form = canonicalize(make("gpt2")).checkpoint.in_memory()
-    itself = match_weights(Pair.of(form, form), replace(PRESETS[preset], sweeps=2))
+    itself = match(Pair.of(form, form), preset(name, sweeps=2))
     assert itself.distances[-1] == 0
     assert itself.alignment["residual"].distance() == 0
     close = form.derive({x: constant(form[x] + 0.01 * torch.randn_like(form[x])) for x in form})
     worse = Alignment.random(form.spec, 4).only("residual").maps
     monkeypatch.setattr(Ascent, "match_streams", lambda ascent, start: ascent.maps.update(worse))
-    kept = match_weights(Pair.of(form, close), replace(PRESETS[preset], sweeps=1, spaces=("residual",)))
+    kept = match(Pair.of(form, close), preset(name, sweeps=1, spaces=("residual",)))
     assert kept.distances[1] > kept.distances[0] == kept.distances[-1]
     assert kept.alignment["residual"].distance() == 0
 
 
 def test_the_guard_refuses_what_raises_the_distance(make):
     forms = [canonicalize(make("gpt2", weights=w)).checkpoint.in_memory() for w in (0, 1)]
-    ascent = Ascent(Pair.of(*forms), WeightMatching())
+    ascent = Ascent(Pair.of(*forms), WeightMatching(), Strategy())
     ascent.match_streams(start=True)
     before, worse = ascent.distance(), Alignment.random(forms[0].spec, 3).only("residual")
     ascent.attempt(dict(worse.maps), guard=True)

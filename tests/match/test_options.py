@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from dataclasses import fields
 from itertools import pairwise, permutations
+from typing import get_args
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers.matching import align, match, paper, preset
 from helpers.pairs import CLASSES, apart, average, open_random, scrambled
 from onebasin import Alignment, Checkpoint, OnebasinError, canonicalize, transport
 from onebasin import families as fam
-from onebasin.aligning import align
 from onebasin.families import Rep
 from onebasin.maps import map_of
-from onebasin.match import PRESETS, Pair, WeightMatching, match_weights
-from onebasin.match.blocks import circuit_weights
 from onebasin.match.circuits import circuit_distance, circuits_of, inner_spaces
-from onebasin.match.heads import METRICS, head_costs, match_heads
+from onebasin.match.heads import head_costs, match_heads
 from onebasin.match.moments import Moment, Moments
-from onebasin.match.options import CHOICES, GROUPS, group_of
-from onebasin.match.stream import circuit_cross, p1_code_cross
-from onebasin.match.units import match_rows, match_units
+from onebasin.match.options import Group, WeightMatching, group_of
+from onebasin.match.pair import Pair
+from onebasin.match.units import match_units
+from onebasin.methods.weight import Weight
+from onebasin.options import hints_of
+from onebasin.papers.circuits import circuit_cross, p1_code_cross
+from onebasin.papers.emphasis import circuit_emphasis
+from onebasin.papers.head_metrics import METRICS
+from onebasin.papers.options import PaperMatching
+from onebasin.papers.unit_rows import match_rows
 
 
 @pytest.fixture
@@ -46,7 +52,7 @@ def planted(spec, options: WeightMatching, seed: int) -> Alignment:
 def recovered(form: Checkpoint, hidden: Alignment, options: WeightMatching) -> float:
     """How far the average of a model with its hidden, then matched copy is from the model."""
     copy = transport(form, hidden).in_memory()
-    matched = match_weights(Pair.of(form, copy), options)
+    matched = match(Pair.of(form, copy), options)
     return apart(form, average(form, transport(copy, matched.alignment)))
 
 
@@ -55,7 +61,7 @@ SMALLER = {
     "inside orthogonal": WeightMatching(inside="orthogonal"),
     "inside permutation": WeightMatching(inside="permutation"),
     "inside none": WeightMatching(inside="none"),
-    "permutation": PRESETS["permutation"],
+    "permutation": preset("permutation"),
 }
 
 
@@ -97,19 +103,19 @@ def test_the_family_that_is_solved_is_the_meet(form, model_type, options, expect
 
 
 @pytest.mark.parametrize("model_type", CLASSES)
-@pytest.mark.parametrize("preset", ["p1-paper", "p1-code"])
-def test_the_presets_of_p1_put_a_scrambled_copy_back(form, model_type, preset):
+@pytest.mark.parametrize("name", ["p1-paper", "p1-code"])
+def test_the_presets_of_the_first_paper_put_a_scrambled_copy_back(form, model_type, name):
     model = form(model_type)
     copy = scrambled(model, 5)
-    matched = match_weights(Pair.of(model, copy), PRESETS[preset])
+    matched = match(Pair.of(model, copy), preset(name))
     assert len(matched.distances) == 16  # no early stop
     assert apart(model, average(model, transport(copy, matched.alignment))) < 1e-6
 
 
-@pytest.mark.parametrize("cost", CHOICES["unit_cost"])
+@pytest.mark.parametrize("cost", get_args(hints_of(PaperMatching)["unit_cost"]))
 @pytest.mark.parametrize("model_type", ["llama", "bert", "vit"])
 def test_every_unit_cost_puts_a_scrambled_copy_back(form, model_type, cost):
-    options = WeightMatching(unit_cost=cost)
+    options = paper(unit_cost=cost)
     extra = {"name": "BertForSequenceClassification"} if model_type == "bert" else {}  # tanh: free signs
     model = form(model_type, **extra, **({"hidden_act": "relu"} if model_type == "vit" else {}))
     assert recovered(model, planted(model.spec, options, 6), options) < 1e-6
@@ -118,7 +124,7 @@ def test_every_unit_cost_puts_a_scrambled_copy_back(form, model_type, cost):
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "bert"])
 def test_with_circuits_the_distance_never_rises(form, model_type):
     pair = Pair.of(form(model_type), form(model_type, weights=1))
-    distances = match_weights(pair, WeightMatching(moments="circuits", tol=0)).distances
+    distances = match(pair, Weight(tol=0, paper={"moments": "circuits"})).distances
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(distances[1:]))
     assert distances[-1] < distances[0]
 
@@ -127,7 +133,7 @@ def test_with_circuits_the_distance_never_rises(form, model_type):
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "bert", "qwen3"])
 def test_spaces_outside_the_groups_stay_as_they_are(form, model_type, groups):
     pair = Pair.of(form(model_type), form(model_type, weights=1))
-    found = match_weights(pair, WeightMatching(spaces=groups)).alignment
+    found = match(pair, WeightMatching(spaces=groups)).alignment
     moved = {group_of(pair.spec, space) for space, far in found.displacement().items() if far > 0}
     assert moved == set(groups)
 
@@ -139,39 +145,49 @@ def test_attention_alone_finds_heads_and_their_insides(form):
         assert recovered(model, Alignment.random(model.spec, 3, condition=10.0).only(*inside), options) < 1e-6
 
 
-@pytest.mark.parametrize("option", CHOICES)
-def test_a_wrong_choice_is_named_with_the_right_ones(option):
-    with pytest.raises(OnebasinError, match=f"'{option}'") as refused:
-        WeightMatching(**{option: "magic"})
-    assert all(choice in str(refused.value) for choice in CHOICES[option])
+CHOICES = {
+    (kind, name): get_args(hint)
+    for kind, names in ((WeightMatching, ("residual", "inside", "units")), (PaperMatching, None))
+    for name, hint in hints_of(kind).items()
+    if get_args(hint) and (names is None or name in names)
+}
+
+
+@pytest.mark.parametrize(("kind", "option"), CHOICES)
+def test_a_wrong_choice_is_named_with_the_right_ones(kind, option):
+    with pytest.raises(OnebasinError, match=option) as refused:
+        kind(**{option: "magic"})
+    assert all(choice in str(refused.value) for choice in CHOICES[kind, option])
     assert "magic" in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("spaces", ()), ("spaces", "attention"), ("spaces", ("attention", "head")), ("sweeps", 0), ("sweeps", 2.5),
-     ("tol", -1.0), ("tol", float("nan")), ("guard", "yes"), ("sweeps", True)],
+    [("spaces", ()), ("spaces", "attention"), ("spaces", ("attention", "head")), ("spaces", ("units", "units")),
+     ("sweeps", 0), ("sweeps", 2.5), ("tol", -1.0), ("tol", float("nan")), ("sweeps", True)],
 )  # fmt: skip
 def test_a_wrong_value_is_named(option, value):
-    with pytest.raises(OnebasinError, match=f"'{option}'"):
+    with pytest.raises(OnebasinError, match=option):
         WeightMatching(**{option: value})
+    with pytest.raises(OnebasinError, match="guard"):
+        PaperMatching(guard="yes")
 
 
 def test_every_option_is_documented_plain_and_known():
-    text = str(WeightMatching.__doc__)
-    for field in fields(WeightMatching):
-        assert f"    {field.name}: " in text
-        assert isinstance(field.default, str | int | float | bool | tuple)
-        assert all(f'"{choice}"' in text for choice in CHOICES.get(field.name, ()))
-    assert CHOICES["head_metric"] == tuple(METRICS)
-    assert WeightMatching().spaces == GROUPS
-    assert PRESETS["default"] == WeightMatching()
+    for kind in (WeightMatching, PaperMatching):
+        text = "".join(str(base.__doc__) for base in kind.__mro__)
+        for field in fields(kind):
+            assert f"    {field.name}: " in text
+            assert isinstance(field.default, str | int | float | bool | tuple)
+            assert all(f'"{choice}"' in text or choice in METRICS for choice in CHOICES.get((kind, field.name), ()))
+    assert CHOICES[PaperMatching, "head_metric"] == tuple(METRICS)
+    assert WeightMatching().spaces == get_args(Group)
 
 
 def test_align_hands_the_options_on(tmp_path):
     a, b = (open_random(tmp_path / f"{w}", "gpt2", 2, w) for w in (0, 1))
-    aligned = align(a, b, weight=WeightMatching(sweeps=1, spaces=("attention",)))
-    assert len(aligned.matched.distances) == 2
+    aligned = align(a, b, method=Weight(sweeps=1, spaces=("attention",)))
+    assert aligned.course["sweeps"] == 1
     assert aligned.alignment.displacement()["residual"] == 0
 
 
@@ -238,7 +254,7 @@ def test_the_moments_of_p1_code_are_those_of_its_blocks(form):
             blocks.append((torch.cat([*queries, *[eye] * (2 * heads)], 1), torch.cat([e[:, :width].mT for e in ov], 1)))
         for ours, theirs in zip(*blocks, strict=True):
             total = total + ours @ theirs.mT / ours.shape[1]
-    found = p1_code_cross(pair, maps, "residual", circuit_weights(pair, "columns"))
+    found = p1_code_cross(pair, maps, "residual", circuit_emphasis("columns", pair))
     assert torch.allclose(found, total)
 
 
@@ -325,18 +341,18 @@ def test_the_l1_cost_is_that_of_normalised_rows():
         assert tuple(found) == best
 
 
-@pytest.mark.parametrize("match", ["l1", "cosine"])
+@pytest.mark.parametrize("cost", ["l1", "cosine"])
 @pytest.mark.parametrize(
     "family", [fam.PERMUTATION, fam.SIGNED_PERMUTATION, fam.SCALED_PERMUTATION, fam.MONOMIAL], ids=str
 )
-def test_units_come_back_through_noise_and_dead_units_do_no_harm(match, family):
+def test_units_come_back_through_noise_and_dead_units_do_no_harm(cost, family):
     torch.manual_seed(1)
     hidden = map_of(family).sample(12, generator=torch.Generator().manual_seed(2), condition=10.0)
     clean = {rep: torch.randn(12, 30, dtype=torch.float64) for rep in Rep}
     for rows in clean.values():
         rows[3:5] = 0  # two dead units
     parts = {rep: (hidden.act(b, 0, rep) * (1 + 0.01 * torch.randn(12, 30)), b) for rep, b in clean.items()}
-    found = match_rows(family, parts, rows_of(parts)) if match == "l1" else match_units(family, rows_of(parts))
+    found = match_rows(family, parts, rows_of(parts)) if cost == "l1" else match_units(family, rows_of(parts))
     assert found.scale.isfinite().all()
     alive = ~torch.isin(hidden.index, torch.tensor([3, 4]))
     assert torch.equal(found.index[alive], hidden.index[alive])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,15 @@ import pytest
 import torch
 
 from onebasin import Alignment, Checkpoint, canonicalize, describe_pair, transport, verify
-from onebasin.aligning import match_forms
 from onebasin.archs.rotary import before_5
-from onebasin.landscape import Simplex, evaluate
-from onebasin.match import WeightMatching
 from onebasin.checkpoint.stock import stock_model
+from onebasin.ensemble.ensemble import Ensemble
+from onebasin.landscape import evaluate
+from onebasin.match.options import Gathering
+from onebasin.methods.method import Job
+from onebasin.methods.weight import Weight
+from onebasin.paths import FactorPath
 from onebasin.tasks import load_task
-from onebasin.universe import match_universe
 
 PAIRS = ("bert-agnews", "gpt2-wikitext2", "llama-wikitext2", "vit-cifar10-adamw", "vit-cifar10-l2")
 
@@ -79,13 +80,14 @@ def test_three_and_five_scrambled_copies_merge_to_the_original_loss(zoo, tasks, 
         scrambled = transport(form, Alignment.random(form.spec, seed, condition=10.0))
         scrambled.save(tmp_path / str(seed), dtype="F32")
         models.append(Checkpoint.open(tmp_path / str(seed)))
-    plain = Simplex([canonicalize(model).checkpoint for model in models[:3]]).model([1 / 3] * 3)
+    plain = FactorPath(*[canonicalize(model).checkpoint for model in models[:3]]).model([1 / 3] * 3)
     assert evaluate(plain, task).loss > loss + 0.1
-    match = partial(match_forms, weight=WeightMatching(sweeps=8))
-    universe = match_universe(models[:3], match)
+    gathering, made = Gathering(), 0
     for count in (3, 5):
-        pairs = universe.aligned()
-        middle = Simplex([pairs[0].a, *(pair.b for pair in pairs)]).model([1 / count] * count)
+        aligned = Weight(sweeps=8).run(Ensemble.of(models[:count]), None, Job(torch.device("cpu"), gathering=gathering))
+        middle = FactorPath(*aligned.models).model([1 / count] * count)
         assert abs(evaluate(middle, task).loss - loss) < 1e-4
-        universe = universe.add(models[3], match).add(models[4], match) if count == 3 else universe
-    assert universe.matches == 4
+        aligned.save_maps(tmp_path / f"maps of {count}")
+        gathering = Gathering(folder=str(tmp_path / f"maps of {count}"))  # the others are added to these
+        made += aligned.course["universe"]["alignments_made"]
+    assert made == 4

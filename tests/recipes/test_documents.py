@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from helpers.recipe_texts import LEAST, TASK
 from onebasin.errors import BadRecipe
-from onebasin.match import PRESETS, WeightMatching
+from onebasin.methods.registry import read_method
+from onebasin.methods.weight import Weight
+from onebasin.papers.options import PRESETS
 from onebasin.recipes import VERBS, load, parse, plain
 
 
@@ -23,25 +26,25 @@ def test_a_recipe_survives_being_written(verb, tmp_path):
     assert "method" not in document  # decided when the models are known
     if verb != "barrier":
         document = plain(parse({**LEAST[verb], "method": "weight"}), tmp_path)
-        assert set(document["matching"]) == {field.name for field in fields(WeightMatching)}  # defaults written out
+        assert set(document["weight"]) == {field.name for field in fields(Weight)}  # defaults written out
 
 
 @pytest.mark.parametrize(
     ("verb", "change", "says"),
     [
-        ("align", {"onebasin": 2}, ["onebasin has no such choice", "expected: 1", "found: 2"]),
+        ("align", {"onebasin": 3}, ["onebasin has no such choice", "expected: 2", "found: 3"]),
         ("align", {"onebasin": None}, ["onebasin has no such choice"]),
         ("align", {"verb": "mrege"}, ["verb has no such choice", "align, merge, barrier", "did you mean merge?"]),
-        ("align", {"weight": 0.5}, ["weight is not a key of this recipe"]),
+        ("align", {"share": 0.5}, ["share is not a key of this recipe"]),
         ("align", {"method": "weight", "task": TASK}, ["task is of no use to the method weight"]),
         ("align", {"method": "activation"}, ["task is missing", "inputs for the method activation"]),
-        ("align", {"method": "activation", "task": TASK, "matching": {"sweeps": 2}}, ["matching is of no use"]),
+        ("align", {"method": "activation", "task": TASK, "weight": {"sweeps": 2}}, ["weight is of no use"]),
         ("align", {"models": ["a"]}, ["it takes two models or more", "found: a"]),
         ("align", {"models": "a"}, ["models has the wrong type", "found: 'a' (str)"]),
         ("align", {"models": ["a", {"path": "b", "tag": "x"}]}, ["models.1.tag is not a key", "path, revision"]),
         ("align", {"write": {"mergekit": "yes please"}}, ["write.mergekit has the wrong type", "true or false"]),
         ("merge", {"write": {"mergekit": True}}, ["write.mergekit is not a key"]),
-        ("merge", {"weight": 1.5}, ["weight is out of range", "expected: from 0 to 1", "found: 1.5"]),
+        ("merge", {"share": 1.5}, ["share is out of range", "expected: from 0 to 1", "found: 1.5"]),
         ("merge", {"write": {"dtype": "float8"}}, ["write.dtype has no such choice", "float32", "found: float8"]),
         ("barrier", {"points": 1}, ["points is out of range", "expected: 2 or more"]),
         ("barrier", {"method": "weight"}, ["method is not a key"]),
@@ -64,7 +67,7 @@ def test_what_is_missing_is_named(key):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("onebasin: 1\nonebasin: 1\nverb: align\nmodels: [a, b]", "onebasin is given twice"),
+        ("onebasin: 2\nonebasin: 2\nverb: align\nmodels: [a, b]", "onebasin is given twice"),
         ("verb: [", "is not valid YAML"),
         ("- align", "A recipe is keys with values"),
         ("", "A recipe is keys with values"),
@@ -88,32 +91,33 @@ def test_a_file_that_cannot_be_read(tmp_path):
 
 
 def test_settings_are_keys_of_the_recipe():
-    settings = ["matching.sweeps=5", "matching.tol=1e-3", "write.dtype=bfloat16", "models.1.revision=v1", "device=cpu"]
+    settings = ["weight.sweeps=5", "weight.tol=1e-3", "write.dtype=bfloat16", "models.1.revision=v1", "device=cpu"]
     found = parse(LEAST["align"], settings)
-    assert found.matching == replace(WeightMatching(), sweeps=5, tol=1e-3)
+    assert found.method == Weight(sweeps=5, tol=1e-3)
     assert (found.write.dtype, found.models[1].revision, found.device) == ("bfloat16", "v1", "cpu")
-    assert parse({**LEAST["align"], "method": "weight"}).matching == WeightMatching()
+    assert parse({**LEAST["align"], "method": "weight"}).method == Weight()
 
 
-@pytest.mark.parametrize("setting", ["sweeps", "=5", "matching.=5", "models.7.path=x", "verb.x=1", "device=[", ".=1"])
+@pytest.mark.parametrize("setting", ["sweeps", "=5", "weight.=5", "models.7.path=x", "verb.x=1", "device=[", ".=1"])
 def test_settings_that_set_nothing(setting):
     with pytest.raises(BadRecipe):
         parse(LEAST["align"], [setting])
 
 
 def test_settings_do_not_change_the_document():
-    document = {**LEAST["align"], "models": ["a", {"path": "b"}], "matching": {"sweeps": 3}}
-    found = parse(document, ["matching.sweeps=5", "models.1.path=c"])
+    document = {**LEAST["align"], "models": ["a", {"path": "b"}], "weight": {"sweeps": 3}}
+    found = parse(document, ["weight.sweeps=5", "models.1.path=c"])
     assert [model.path for model in found.models] == ["a", "c"]
-    assert document == {**LEAST["align"], "models": ["a", {"path": "b"}], "matching": {"sweeps": 3}}
+    assert document == {**LEAST["align"], "models": ["a", {"path": "b"}], "weight": {"sweeps": 3}}
     assert [model.path for model in parse(document, ["models=[d, e]"]).models] == ["d", "e"]
 
 
 def test_presets_are_options_by_name():
     for name, preset in PRESETS.items():
-        found = parse({**LEAST["align"], "matching": {"preset": name, "sweeps": 4}})
-        assert found.matching == replace(preset, sweeps=4)
-        assert "preset" not in plain(found, Path())["matching"]
-    with pytest.raises(BadRecipe, match=r"matching\.preset has no such choice") as refused:
-        parse({**LEAST["align"], "matching": {"preset": "p1-cdoe"}})
+        found = parse({**LEAST["align"], "weight": {"preset": name, "sweeps": 4}})
+        assert found.method == read_method("weight", {"weight": {**preset, "sweeps": 4}}, torch.device("cpu"))
+        assert found.method not in (Weight(), Weight(sweeps=4))
+        assert "preset" not in plain(found, Path())["weight"]
+    with pytest.raises(BadRecipe, match=r"weight\.preset has no such choice") as refused:
+        parse({**LEAST["align"], "weight": {"preset": "p1-cdoe"}})
     assert "did you mean p1-code?" in str(refused.value)

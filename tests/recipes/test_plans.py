@@ -35,7 +35,7 @@ def gpt2(folder: Path, weights: int, *, tie: bool = False, tiny: bool = False) -
 
 GAINS = {
     "method": "learned", "task": {"data": "synthetic", "samples": 40, "length": 6}, "device": "cpu",
-    "learn": {"steps": 1, "batch": 8, "learn": ["residual", "gains"]},
+    "learned": {"steps": 1, "batch": 8, "learn": ["residual", "gains"]},
 }  # fmt: skip
 
 

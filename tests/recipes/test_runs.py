@@ -63,28 +63,29 @@ def tensors(folder: Path) -> dict[str, bytes]:
 ACTIVATION = ("--method", "activation", "--task", "builtin:python", "--samples", "8")
 
 
-@pytest.mark.parametrize("flags", [("align",), ("merge", "--weight", "0.3"), ("align", *ACTIVATION)], ids=" ".join)
+@pytest.mark.parametrize("flags", [("align",), ("merge", "--share", "0.3"), ("align", *ACTIVATION)], ids=" ".join)
 def test_a_run_can_be_done_again(cli, pair, tmp_path, flags):
     verb, *options = flags
-    code, _, err = cli(verb, *pair, "-o", tmp_path / "one", *options, "--set", "matching.sweeps=3"
+    code, _, err = cli(verb, *pair, "-o", tmp_path / "one", *options, "--set", "weight.sweeps=3"
                        if "activation" not in flags else "device=cpu")  # fmt: skip
     assert (code, err) == (0, "")
     assert cli("run", tmp_path / "one" / "recipe.yaml", "-o", tmp_path / "two")[0] == 0
     assert tensors(tmp_path / "one") == tensors(tmp_path / "two")
     assert (tmp_path / "one" / "recipe.yaml").read_text() == (tmp_path / "two" / "recipe.yaml").read_text()
-    other = "write.dtype=float64" if "activation" in flags else "matching.sweeps=1"
+    other = "write.dtype=float64" if "activation" in flags else "weight.sweeps=1"
     assert cli("run", tmp_path / "one" / "recipe.yaml", "-o", tmp_path / "three", "--set", other)[0] == 0
     assert tensors(tmp_path / "one") != tensors(tmp_path / "three")
 
 
 def test_flags_and_file_are_one(cli, pair, tmp_path):
     (tmp_path / "r.yaml").write_text(
-        yaml.safe_dump({**LEAST["merge"], "models": [str(pair[0]), str(pair[1])], "weight": 0.25,
-                        "matching": {"sweeps": 2, "weighting": "raw"}, "write": {"out": "file", "dtype": "float16"}})
+        yaml.safe_dump({**LEAST["merge"], "models": [str(pair[0]), str(pair[1])], "share": 0.25,
+                        "weight": {"sweeps": 2, "paper": {"weighting": "raw"}},
+                        "write": {"out": "file", "dtype": "float16"}})
     )  # fmt: skip
     assert cli("run", tmp_path / "r.yaml")[0] == 0
-    code, _, _ = cli("merge", *pair, "-o", tmp_path / "flags", "--weight", "0.25", "--dtype", "float16",
-                     "--set", "matching.sweeps=2", "--set", "matching.weighting=raw")  # fmt: skip
+    code, _, _ = cli("merge", *pair, "-o", tmp_path / "flags", "--share", "0.25", "--dtype", "float16",
+                     "--set", "weight.sweeps=2", "--set", "weight.paper.weighting=raw")  # fmt: skip
     assert code == 0
     assert tensors(tmp_path / "file") == tensors(tmp_path / "flags")
     assert (tmp_path / "file" / "recipe.yaml").read_text() == (tmp_path / "flags" / "recipe.yaml").read_text()

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 import transformers
 
 from helpers.exactness import EXACT, NOTHING
@@ -15,18 +16,23 @@ from helpers.pairs import CLASSES as ONE_EACH
 from helpers.pairs import apart, open_random, scrambled
 from helpers.random_models import random_model
 from onebasin import Alignment, Checkpoint, describe_pair, transport, widen
-from onebasin.aligning import align
 from onebasin.canonical.structure import canonical_spec
-from onebasin.errors import OnebasinError
-from onebasin.landscape import path_between
-from onebasin.learn import LearnedMatching, learn
-from onebasin.learn import aligned as aligned_by
-from onebasin.paths.laws import draw, of_pair
-from onebasin.verification.certificate import certificate
+from onebasin.ensemble.aligned import Aligned
+from onebasin.ensemble.ensemble import Ensemble
+from onebasin.learn.learning import learn
+from onebasin.learn.options import LearnedMatching
+from onebasin.methods.method import Job
+from onebasin.methods.weight import Weight
+from onebasin.paths import path_between
+from onebasin.verification.certificate import certificate, exactness
 from onebasin.verification.verify import drifts
 from onebasin.widening.embeddings import EXTRA
 from onebasin.widening.target import sizes_of
 from onebasin.widening.widen import to_one_size
+
+
+def align(a: Checkpoint, b: Checkpoint) -> Aligned:
+    return Weight().run(Ensemble.of([a, b]), None, Job(torch.device("cpu")))
 
 
 @pytest.mark.parametrize("larger_first", [True, False])
@@ -40,18 +46,18 @@ def test_a_scrambled_larger_copy_is_found_again(tmp_path, model_type, larger_fir
     a, b = (large, small) if larger_first else (small, large)
     apart_before = apart(small, path_between("factor", a, b).at(0.5))
     aligned = align(a, b)
-    assert apart(small, aligned.midpoint()) < 1e-7 < 1e-2 < apart_before
-    assert certificate(b, aligned)["output_drift"]["float64"] < 1e-8
+    assert apart(small, aligned.merged()) < 1e-7 < 1e-2 < apart_before
+    assert certificate(aligned)["output_drift"]["float64"] < 1e-8
     assert (aligned.reason is None) == larger_first
-    assert (aligned.a is a) == larger_first
-    assert sizes_of(aligned.midpoint().spec) == sizes_of(large.spec)
+    assert (aligned.models[0] is a) == larger_first
+    assert sizes_of(aligned.merged().spec) == sizes_of(large.spec)
 
 
 @pytest.mark.filterwarnings("ignore:size or eps")
 def test_hidden_states_are_certified_in_the_larger_space(tmp_path):
     names = {"small": (3, {}), "large": (3, {"n_embd": 24, "n_head": 6})}
     small, large = (open_random(tmp_path / x, "gpt2", seed, 5, name="GPT2Model", **s) for x, (seed, s) in names.items())
-    assert certificate(small, align(large, small))["output_drift"]["float64"] < EXACT
+    assert certificate(align(large, small))["output_drift"]["float64"] < EXACT
     moved = transport(*(lambda form: (form, Alignment.random(form.spec, 1)))(to_one_size(large, small)[1]))
     assert drifts(small, moved, NOTHING)[0]["float64"] > 0.1  # the outputs did move, and were not followed
 
@@ -67,8 +73,9 @@ def test_sizes_that_cross_widen_both(tmp_path):
     aligned = align(a, b)
     assert aligned.reason is not None
     assert "widened" in aligned.reason
-    assert drift(a, aligned.a) < EXACT
-    assert certificate(b, aligned)["output_drift"]["float64"] < 1e-8
+    assert drift(a, aligned.models[0]) < EXACT
+    assert exactness(aligned, 0)["output_drift"]["float64"] < 1e-8
+    assert certificate(aligned)["output_drift"]["float64"] < 1e-8
 
 
 LARGER = {
@@ -86,27 +93,13 @@ def test_learning_between_unequal_sizes(tmp_path, name, larger_first):
         config = type(TINY[name])(**{**TINY[name].to_dict(), **changes})
         random_model(name, config, seed).save_pretrained(tmp_path / str(seed))
     a, b = (Checkpoint.open(tmp_path / x) for x in ("10" if larger_first else "01"))
-    options = LearnedMatching(steps=6, batch=8, eval_every=3, lr=1e-3, dtype="float64", law="small-end")
-    start = align(a, b)
-    found = learn(a, b, start.matched, taught_by(a, 32), 8, options)
-    assert found.options.law == ("near-b" if larger_first else "near-a")
-    result = aligned_by(a, b, found)
-    assert found.best_step > 0 or found.history[0].midpoint <= min(point.midpoint for point in found.history)
-    assert certificate(b, result)["output_drift"]["float64"] < 1e-8
-    assert sizes_of(result.midpoint().spec) == sizes_of((a if larger_first else b).spec)
-
-
-def test_the_law_for_unequal_sizes_stays_near_the_smaller_model(tmp_path):
-    small, large = (open_random(tmp_path / str(n), "bert", 3, 5, intermediate_size=n).spec for n in (5, 6))
-    for law, low, high in (
-        (of_pair("small-end", small, large), 0.2, 0.5),
-        (of_pair("small-end", large, small), 0.5, 0.8),
-    ):
-        shares = draw(law, 1000, 0)  # of B
-        assert low <= float(shares.min()) < low + 0.01 < high - 0.01 < float(shares.max()) <= high
-    assert of_pair("middle", small, large) == "middle"
-    with pytest.raises(OnebasinError, match="a larger and a smaller model"):
-        of_pair("small-end", small, small)
+    options = LearnedMatching(steps=6, batch=8, eval_every=3, lr=1e-3, dtype="float64")
+    found = learn(align(a, b), taught_by(a, 32), 8, options)
+    course = found.course["learning"]
+    midpoints = [point["midpoint"] for point in course["history"]]
+    assert course["best_step"] > 0 or midpoints[0] <= min(midpoints)
+    assert certificate(found)["output_drift"]["float64"] < 1e-8
+    assert sizes_of(found.merged().spec) == sizes_of((a if larger_first else b).spec)
 
 
 @pytest.mark.parametrize("verb", ["align", "merge"])

@@ -15,7 +15,7 @@ from onebasin.checkpoint.sources import Source, opened
 from onebasin.ensemble import inspection
 from onebasin.ensemble.aligned import Aligned
 from onebasin.errors import OnebasinError
-from onebasin.landscape import Curve, Surface
+from onebasin.landscape import Surface
 from onebasin.methods.method import Tick, silent
 from onebasin.recipes.document import FORMAT
 from onebasin.recipes.notes import keep_warnings
@@ -70,7 +70,7 @@ def barrier(
     a: Source, b: Source, *others: Source, task: str, samples: int | None = None, length: int | None = None,
     batch_size: int | None = None, path: str = "factor", points: int | None = None, device: str = "auto",
     tick: Tick = silent,
-) -> Curve | Surface:  # fmt: skip
+) -> Surface:  # fmt: skip
     """Loss and metric between models as they are: a `Curve` between two, a `Surface` over the simplex of more.
 
     Example:

@@ -17,7 +17,7 @@ from onebasin.checkpoint.sources import Source, live, opened
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.ensemble.storage import save_universe
 from onebasin.errors import OnebasinError
-from onebasin.paths.simplex import Simplex
+from onebasin.paths import FactorPath
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -99,7 +99,7 @@ class Aligned:
         if sum(given) <= 0:
             step = "give one number for each model, none below 0"
             raise OnebasinError("An average needs shares", expected="a sum above 0", found=shares, next_step=step)
-        return Simplex(self.models).at([share / sum(given) for share in given])
+        return FactorPath(*self.models).at([share / sum(given) for share in given])
 
     @overload
     def apply(self, source: str | Path | Checkpoint, which: int = 1) -> Checkpoint: ...

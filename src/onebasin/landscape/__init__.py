@@ -1,7 +1,6 @@
-"""Measuring: loss and metrics of a model, curves along paths, surfaces over simplexes, and their barriers."""
+"""Measuring: loss and metrics of a model, curves and surfaces between models, and their barriers."""
 
-from onebasin.landscape.curve import Curve, measure
+from onebasin.landscape.curve import Curve, Surface, measure
 from onebasin.landscape.evaluate import Evaluation, evaluate, pick_device
-from onebasin.landscape.surface import Surface, measure_simplex
 
-__all__ = ["Curve", "Evaluation", "Surface", "evaluate", "measure", "measure_simplex", "pick_device"]
+__all__ = ["Curve", "Evaluation", "Surface", "evaluate", "measure", "pick_device"]

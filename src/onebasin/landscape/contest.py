@@ -11,8 +11,8 @@ from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.landscape.evaluate import evaluate
 from onebasin.landscape.teacher import Teacher, disagreement
-from onebasin.paths import Simplex
-from onebasin.paths.simplex import grid, vertices
+from onebasin.paths import FactorPath
+from onebasin.paths.points import Point, grid, vertices
 from onebasin.tasks import Task
 
 PLACES = [(1 - share, share) for share in (0.2, 0.35, 0.5, 0.65, 0.8)]  # of two models; of more, middles and centre
@@ -29,25 +29,25 @@ class Contest:
     ) -> None:
         self.held, self.device, self.tick = held.to(device), device, tick
         count = len(ensemble)
-        self.places: Sequence[tuple[float, ...]] = PLACES if count == 2 else grid(count)[count:]
+        self.places: Sequence[Point] = PLACES if count == 2 else grid(count)[count:]
         self.teacher = Teacher(ensemble.forms, held.kind).to(device) if agreement else None
-        self.ends = self._losses(Simplex(ensemble.forms), vertices(count))
+        self.ends = self._losses(FactorPath(*ensemble.forms), vertices(count))
         self.candidates: dict[str, Aligned] = {}
         self.heights: dict[str, float] = {}
 
     def enter(self, name: str, candidate: Aligned) -> None:
         """Measure a candidate."""
         self.tick(f"comparing: {name}")
-        losses = self._losses(Simplex([form.in_memory() for form in candidate.forms]), self.places)
+        losses = self._losses(FactorPath(*candidate.forms), self.places)
         chords = [sum(s * end for s, end in zip(place, self.ends, strict=True)) for place in self.places]
         self.candidates[name] = candidate
         self.heights[name] = max(loss - chord for loss, chord in zip(losses, chords, strict=True))
 
-    def _losses(self, simplex: Simplex, places: Sequence[tuple[float, ...]]) -> list[float]:
+    def _losses(self, path: FactorPath, places: Sequence[Point]) -> list[float]:
         """At every place; against a teacher, the divergence from what it says there."""
         found = []
         for place in places:
-            model = simplex.model(place, device=self.device)
+            model = path.model(place, device=self.device)
             if self.teacher is None:
                 found.append(evaluate(model, self.held, device=self.device).loss)
             else:

@@ -1,68 +1,69 @@
-"""Loss along a path, and the barrier it shows."""
+"""Loss between models, and the barrier it shows: a curve between two, a surface over the averages of more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import torch
 
 from onebasin.errors import OnebasinError
 from onebasin.landscape.evaluate import BATCH, Evaluation, evaluate, standard_error
-from onebasin.paths import Path
+from onebasin.paths import FactorPath
+from onebasin.paths.points import Point, grid, middle, point, vertices
 from onebasin.tasks import Task
-
-POINTS = 11
 
 
 @dataclass(frozen=True, repr=False)
-class Curve:
-    """What was measured at each λ (share of B) of a path on a task; the first is A, the last B."""
+class Surface:
+    """What was measured at points between models, the models themselves among them, on a task."""
 
-    shares: tuple[float, ...]
+    points: tuple[Point, ...]
     evaluations: tuple[Evaluation, ...]
     path: str
     task: Mapping[str, Any]
 
     @property
-    def ends(self) -> tuple[Evaluation, Evaluation]:
-        return self.evaluations[0], self.evaluations[-1]
-
-    def chord(self, share: float) -> float:
-        """(1−λ) L(A) + λ L(B)."""
-        a, b = self.ends
-        return (1 - share) * a.loss + share * b.loss
-
-    def _highest(self) -> int:
-        excess = [e.loss - self.chord(w) for w, e in zip(self.shares, self.evaluations, strict=True)]
-        excess[0] = excess[-1] = 0.0  # by definition; rounding must not say otherwise
-        return max(range(len(excess)), key=excess.__getitem__)
+    def count(self) -> int:
+        """How many models there are."""
+        return len(self.points[0])
 
     @property
-    def barrier_at(self) -> float:
-        """The share at which the barrier is reached."""
-        return self.shares[self._highest()]
+    def vertices(self) -> tuple[Evaluation, ...]:
+        """What was measured of the models themselves."""
+        return tuple(self.evaluations[self.points.index(place)] for place in vertices(self.count))
+
+    def excess(self, i: int) -> float:
+        """L(Σ λ_m θ_m) − Σ λ_m L(θ_m) at point i; zero at the models themselves, whatever rounding says."""
+        chord = sum(share * end.loss for share, end in zip(self.points[i], self.vertices, strict=True))
+        return 0.0 if max(self.points[i]) == 1 else self.evaluations[i].loss - chord
+
+    @property
+    def highest(self) -> int:
+        """The point at which the barrier is reached."""
+        return max(range(len(self.points)), key=self.excess)
 
     @property
     def barrier(self) -> float:
-        """max over the grid of L(λ) − [(1−λ) L(A) + λ L(B)] (P1, equation 1); never below 0, its value at both ends."""
-        highest = self._highest()
-        inside = 0 < highest < len(self.shares) - 1
-        return self.evaluations[highest].loss - self.chord(self.shares[highest]) if inside else 0.0
+        """sup over the points of L(Σ λ_m θ_m) − Σ λ_m L(θ_m); never below 0, its value at the models themselves."""
+        return self.excess(self.highest)
 
     @property
     def barrier_error(self) -> float:
-        """Standard error of the height at `barrier_at`, from the differences sample by sample."""
-        (a, b), share = self.ends, self.barrier_at
-        return standard_error(self.evaluations[self._highest()].losses - torch.lerp(a.losses, b.losses, share))
+        """Standard error of the height, from the differences sample by sample."""
+        ends = torch.stack([end.losses for end in self.vertices])
+        shares = torch.tensor(self.points[self.highest], dtype=ends.dtype)
+        return standard_error(self.evaluations[self.highest].losses - shares @ ends)
 
     def __repr__(self) -> str:
-        a, b = self.ends
+        losses = ", ".join(f"{end.loss:.4f}" for end in self.vertices)
+        where = " ".join(f"{share:.3g}" for share in self.points[self.highest])
         return (
-            f"Curve: barrier {self.barrier:.4f} ± {self.barrier_error:.4f} at λ = {self.barrier_at:.3g} (end points "
-            f"{a.loss:.4f} and {b.loss:.4f}; {self.path} path, {len(self.shares)} points; {self.task['name']}, "
-            f"{a.samples:,} samples)"
+            f"{type(self).__name__}: barrier {self.barrier:.4f} ± {self.barrier_error:.4f} at shares {where} (models "
+            f"{losses}; {self.path} path, {len(self.points)} points; {self.task['name']}, "
+            f"{self.vertices[0].samples:,} samples)"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -70,45 +71,69 @@ class Curve:
         return {
             "path": self.path,
             "task": dict(self.task),
+            "shares": [list(place) for place in self.points],
+            "points": [self._plain(i) for i in range(len(self.points))],
+            "vertices": [self._plain(self.points.index(place)) for place in vertices(self.count)],
+            "midpoints": [
+                {"between": list(pair), **self._plain(self.points.index(middle(self.count, *pair)))}
+                for pair in combinations(range(self.count), 2)
+            ],
+            "centre": self._plain(self.points.index(middle(self.count, *range(self.count)))),
+            "barrier": {**self._height(), "shares": list(self.points[self.highest])},
+        }
+
+    def _height(self) -> dict[str, float]:
+        return {"loss": self.barrier, "standard_error": self.barrier_error}
+
+    def _plain(self, i: int) -> dict[str, Any]:
+        kept = ("loss", "standard_error", "metrics", "samples")
+        return {**{name: getattr(self.evaluations[i], name) for name in kept}, "excess": self.excess(i)}
+
+
+class Curve(Surface):
+    """The surface of two models: from A, the first point, to B, the last; `shares` are those of B."""
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        return tuple(of_b for _, of_b in self.points)
+
+    @property
+    def barrier_at(self) -> float:
+        """The share of B at which the barrier is reached."""
+        return self.shares[self.highest]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything that was measured, as plain data."""
+        plain = [self._plain(i) for i in range(len(self.points))]
+        return {
+            "path": self.path,
+            "task": dict(self.task),
             "shares": list(self.shares),
-            "points": [_plain(e) for e in self.evaluations],
-            "ends": {"a": _plain(self.ends[0]), "b": _plain(self.ends[1])},
-            "barrier": {"loss": self.barrier, "standard_error": self.barrier_error, "share": self.barrier_at},
+            "points": plain,
+            "ends": {"a": plain[0], "b": plain[-1]},
+            "barrier": {**self._height(), "share": self.barrier_at},
         }
 
 
-def _plain(evaluation: Evaluation) -> dict[str, Any]:
-    return {name: getattr(evaluation, name) for name in ("loss", "standard_error", "metrics", "samples")}
-
-
-def grid(points: int) -> tuple[float, ...]:
-    """0, 1/(points−1), …, 1."""
-    if points < 2:
-        step = "ask for 3 or more to see anything between the ends"
-        raise OnebasinError("A curve has two ends", expected="2 points or more", found=points, next_step=step)
-    return tuple(i / (points - 1) for i in range(points))
-
-
 def measure(
-    path: Path,
+    path: FactorPath,
     task: Task,
-    points: int = POINTS,
+    points: int | None = None,
     *,
-    shares: Sequence[float] | None = None,
+    shares: Sequence[float | Sequence[float]] | None = None,
     batch_size: int = BATCH,
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
-    tick: Callable[[float], None] = lambda share: None,
-) -> Curve:
-    """Evaluate the path at `points` evenly spaced shares, or at those given, which must run from 0 to 1."""
-    chosen = grid(points) if shares is None else tuple(shares)
-    if chosen[0] != 0 or chosen[-1] != 1:
-        step = "begin with 0 and end with 1: the barrier stands on both end points"
-        raise OnebasinError("The grid must hold both ends", expected="0, ..., 1", found=chosen, next_step=step)
-    evaluations = []
-    for share in chosen:
-        model = path.model(share, dtype, device)
-        evaluations.append(evaluate(model, task, batch_size=batch_size, device=device))
-        tick(share)
+    tick: Callable[[Point], None] = lambda place: None,
+) -> Surface:
+    """Evaluate the points of `grid`, or those given, which must hold the models themselves."""
+    count, evaluations = len(path.models), []
+    chosen = grid(count, points) if shares is None else [point(place, count) for place in shares]
+    if not set(vertices(count)) <= set(chosen):
+        step = "begin with 0 and end with 1: the barrier stands on the models themselves"
+        raise OnebasinError("The grid must hold all models", expected="0, ..., 1", found=shares, next_step=step)
+    for place in chosen:
+        evaluations.append(evaluate(path.model(place, dtype, device), task, batch_size=batch_size, device=device))
+        tick(place)
     about = {"name": task.name, "kind": task.kind, **task.about, "dtype": str(dtype).removeprefix("torch.")}
-    return Curve(chosen, tuple(evaluations), path.name, about)
+    return (Curve if count == 2 else Surface)(tuple(chosen), tuple(evaluations), path.name, about)

@@ -163,6 +163,8 @@ def why_canonical(spec: ModelSpec, options: LearnedMatching) -> str | None:
 def _bases(start: Aligned, folder: Path | None) -> list[Alignment]:
     """Where every model begins, in the basis of the first; those of a run that is kept in `folder`, if there is one."""
     first, *others = start.alignments
+    if not start.moves[0].stays:
+        others = [first.inverse().compose(g) for g in others]
     if folder is not None and load_state(folder) is not None:
         others = [Alignment.load(folder / BASE / str(m)) for m in range(1, len(start.moves))]
     return [first, *(_laid_out(g.to("cpu")) for g in others)]

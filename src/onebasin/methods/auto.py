@@ -93,7 +93,7 @@ class Auto(Method):
         if data is None:
             job.tick("synthetic inputs")
         inputs = data or _made_up(ensemble.models, self.learned.seed, job.device)
-        learned = self.learned.for_task(inputs)
+        learned = self.learned.resolve(inputs)
         rest, held = training(inputs).split(max(1, round(HELD * len(inputs))))
         learned = replace(learned, batch=min(learned.batch, len(rest)))
         agreement = learned.loss == "agreement"

@@ -56,7 +56,14 @@ class Learned(LearnedMatching, Method):
         return self.start is not None
 
     def resolve(self, data: Task | None) -> Self:
-        return self if data is None else self.for_task(data)
+        from onebasin.landscape.teacher import check_labelled
+
+        if data is None:
+            return self
+        chosen = self.for_task(data)
+        if chosen.loss == "task":
+            check_labelled(data)
+        return chosen
 
     def check(self, models: Sequence[Checkpoint]) -> None:
         from onebasin.landscape.teacher import check_predicts

@@ -53,14 +53,16 @@ def table() -> str:
 
 def resolve_name(name: object, sections: dict[str, Any]) -> str:
     """The method of that name; a short name puts the options that it stands for into the method's section."""
+    name = str(name)
     if name in methods():
-        return str(name)
+        return name
     for kind in methods().values():
         if name in kind.names:
             section = sections.get(kind.name, {})
-            sections[kind.name] = {**kind.names[str(name)][1], **section} if isinstance(section, dict) else section
+            if isinstance(section, dict):
+                sections[kind.name] = _over(kind.names[name][1], section)
             return kind.name
-    near = nearest(str(name), list(names()))
+    near = nearest(name, list(names()))
     step = f"did you mean {near}?" if near else "use one of these"
     raise BadRecipe("method has no such choice", expected=", ".join(names()), found=name, next_step=step)
 
@@ -73,6 +75,9 @@ def read_method(name: str, sections: dict[str, Any], device: torch.device) -> Me
     if isinstance(section, dict):
         section = _with_preset(dict(section), name)
         for key in known_keys(kind):
+            if key in methods() and key in section:
+                step = f"write it beside {name}, as {key}"
+                raise BadRecipe(f"{name}.{key} is a section of its own", found=section[key], next_step=step)
             if (inner := _inner(key, section)) is not None:
                 section[key] = None if inner == IDENTITY else read_method(inner, sections, device)
     return read_section(kind, section, name)
@@ -93,13 +98,19 @@ def _with_preset(section: dict[str, Any], where: str) -> dict[str, Any]:
     """`preset` stands for the options of that preset; options beside it replace them."""
     if "preset" not in section:
         return section
-    name = section.pop("preset")
+    name = str(section.pop("preset"))
     if name not in PRESETS:
-        near = nearest(str(name), list(PRESETS))
+        near = nearest(name, list(PRESETS))
         step = f"did you mean {near}?" if near else "use one of these"
         key = dotted(where, "preset")
         raise BadRecipe(f"{key} has no such choice", expected=", ".join(PRESETS), found=name, next_step=step)
-    return {**PRESETS[name], **section}
+    return _over(PRESETS[name], section)
+
+
+def _over(defaults: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
+    """The section, with what it does not say taken from `defaults`; so in the sections inside it."""
+    shared = [key for key in section if isinstance(section[key], dict) and isinstance(defaults.get(key), dict)]
+    return {**defaults, **section, **{key: {**defaults[key], **section[key]} for key in shared}}
 
 
 def write_method(method: Method) -> dict[str, Any]:

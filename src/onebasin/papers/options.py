@@ -21,7 +21,7 @@ class PaperMatching(Options):
         maps inside heads, which it does not see, are solved once at the end) or "p1-code" (see `circuits.py`).
     weighting: how much a block counts, "balanced", "raw", "angle" or "columns" (see `emphasis.py`).
     head_metric: distance of circuits.
-    unit_cost: resemblance of hidden units, by inner products or by the "l1" distance of rows (see `unit_rows.py`).
+    unit_cost: resemblance of hidden units, "inner" (products) or "l1" (distance of rows, see `unit_rows.py`).
     """
 
     guard: bool = True

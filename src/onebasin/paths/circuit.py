@@ -23,30 +23,31 @@ from onebasin.canonical.form import canonicalize
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.stock import modules_of, stock_model
 from onebasin.errors import Incompatible, NotExpressible
-from onebasin.paths.straight import Path
+from onebasin.paths.factor import FactorPath
+from onebasin.paths.points import Point
 from onebasin.spec import Attention, ModelSpec
 from onebasin.spec.ops import qk_norm
 
 IMPLEMENTATION = "onebasin_circuit"
 
 
-class CircuitPath(Path):
+class CircuitPath(FactorPath):
     """Interpolates circuits inside attention and every other tensor as the factor path, between canonical forms."""
 
     name = "circuit"
 
-    def __init__(self, a: Checkpoint, b: Checkpoint) -> None:
-        a, b = (canonicalize(end).checkpoint for end in (a, b))
-        super().__init__(a, b)
-        check_circuits(a.spec, b.spec)
+    def __init__(self, *models: Checkpoint) -> None:
+        super().__init__(*(canonicalize(model).checkpoint for model in models))
+        for model in self.models[1:]:
+            check_circuits(self.models[0].spec, model.spec)
 
     def _build(self, dtype: torch.dtype) -> nn.Module:
-        return circuit_model((self.a, self.b), dtype)
+        return circuit_model(self.models, dtype)
 
-    def _move(self, model: nn.Module, share: float) -> None:
+    def _move(self, model: nn.Module, place: Point) -> None:
         for module in model.modules():
             if isinstance(module, Joined):
-                module.share.copy_(torch.tensor([1 - share, share], dtype=torch.float64))
+                module.share.copy_(torch.tensor(place, dtype=torch.float64))
 
 
 def circuit_model(forms: Sequence[Checkpoint], dtype: torch.dtype) -> nn.Module:

@@ -13,12 +13,11 @@ import yaml
 
 from onebasin.errors import BadRecipe
 from onebasin.landscape import pick_device
-from onebasin.landscape.curve import POINTS
 from onebasin.match.options import Gathering
 from onebasin.methods.method import Method
-from onebasin.methods.registry import methods, named_by, read_method, resolve_name, write_method
-from onebasin.options import convert, read_section, write_section
-from onebasin.paths.simplex import SIDE
+from onebasin.methods.registry import methods, named_by, names, read_method, resolve_name, write_method
+from onebasin.options import all_keys, convert, known_keys, read_section, unknown_key, write_section
+from onebasin.paths.points import POINTS, SIDE
 from onebasin.recipes.moved import refuse_old_keys
 from onebasin.recipes.recipe import VERBS, Aligning, Barrier, Device, Merge, Recipe
 from onebasin.tasks import on_files
@@ -53,6 +52,7 @@ def parse(document: Any, settings: Iterable[str] = (), *, base: Path = Path()) -
     _take(document, "onebasin", (FORMAT,))
     kind = VERBS[_take(document, "verb", tuple(VERBS))]
     if issubclass(kind, Aligning):
+        _check_keys(document, kind)
         _read_method(document)
     _spell_out_number(document, kind)
     recipe = read_section(kind, document)
@@ -100,12 +100,26 @@ def _spell_out_models(document: dict[str, Any]) -> None:
         document["models"] = [{"path": model} if isinstance(model, str) else model for model in document["models"]]
 
 
+def _check_keys(document: dict[str, Any], kind: type[Aligning]) -> None:
+    """Refuse an unknown key, with the sections of methods among those that could be meant."""
+    here = [*known_keys(kind), *methods()]
+    sections = {name: [key for key in all_keys(method) if key.partition(".")[0] not in here]
+                for name, method in methods().items()}  # fmt: skip
+    inner = [f"{name}.{key}" for name, keys in sections.items() for key in keys]
+    for key in document:
+        if key not in here:
+            raise unknown_key(str(key), here, [*all_keys(kind), *methods(), *inner])
+
+
 def _read_method(document: dict[str, Any]) -> None:
     """The method, by its name or by its sections, in place of these; none where nothing names one."""
     sections = {name: document.pop(name) for name in methods() if name in document}
-    if "method" not in document and isinstance(universe := document.get("universe"), dict) and "folder" in universe:
-        sections.setdefault("weight", {})
+    if not sections and isinstance(universe := document.get("universe"), dict) and "folder" in universe:
+        document.setdefault("method", "weight")
     name = document.pop("method", None) or named_by(sections)
+    if name is None and sections:
+        expected, step = ", ".join(names()), "name the method that they are options of"
+        raise BadRecipe("method is missing", expected=expected, found=", ".join(sections), next_step=step)
     if name is None:
         return
     device = pick_device(convert(Device, document.get("device", "auto"), "device"))

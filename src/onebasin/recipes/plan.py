@@ -18,11 +18,10 @@ from onebasin.errors import BadRecipe
 from onebasin.landscape import pick_device
 from onebasin.methods.method import Method, Tick, silent
 from onebasin.methods.registry import default_method, read_method
-from onebasin.paths import Simplex, path_between
+from onebasin.paths import FactorPath, path_between
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
 from onebasin.tasks import Task, load_task
 from onebasin.widening.pair import one_size
-from onebasin.widening.widen import to_one_size
 
 
 @dataclass(frozen=True)
@@ -83,10 +82,7 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
     for model in models:
         model.check_values(lambda done, total: tick("checking that every number is finite", done, total))
     if isinstance(recipe, Barrier):
-        if len(models) == 2:
-            path_between(recipe.path, *models)
-        else:
-            Simplex(to_one_size(*models))
+        path_between(recipe.path, *models)
         return Plan(recipe, models, data, device)
     return _plan_alignment(recipe, Ensemble.of_checked(models), data, device, tick)
 
@@ -126,7 +122,7 @@ def memory_of(ensemble: Ensemble, *, learns: bool) -> int:
 def parts_of(recipe: Align | Merge, models: Sequence[Checkpoint], reason: str | None) -> dict[str, Checkpoint]:
     """Folder inside the output -> checkpoint, for models in one gauge; `reason` is why that is not A's own."""
     if isinstance(recipe, Merge):
-        return {"": Simplex(models).at(recipe.lambdas)}
+        return {"": FactorPath(*models).at(recipe.lambdas)}
     if reason is None and len(models) == 2:
         return {"": models[1]}
     return {letter(i).lower(): model for i, model in enumerate(models) if i or reason is not None}

@@ -17,12 +17,11 @@ from onebasin.checkpoint import whole_folder
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.words import name_of
 from onebasin.errors import BadOutput
-from onebasin.landscape import Curve, Surface, measure, measure_simplex
-from onebasin.landscape.curve import POINTS
+from onebasin.landscape import Curve, Surface, measure
 from onebasin.match.options import Gathering
 from onebasin.methods.method import BATCH, Job, Method, Tick, silent
-from onebasin.paths import Simplex, path_between
-from onebasin.paths.simplex import grid
+from onebasin.paths import path_between
+from onebasin.paths.points import grid
 from onebasin.recipes.document import plain
 from onebasin.recipes.notes import keep_warnings
 from onebasin.recipes.plan import Plan, dtype_code, parts_of, prepare
@@ -34,7 +33,6 @@ from onebasin.report.mergekit import linear_merge
 from onebasin.report.ternary import ternary
 from onebasin.verification.certificate import certificate, exactness
 from onebasin.verification.versions import versions
-from onebasin.widening.widen import to_one_size
 
 
 def run(
@@ -158,30 +156,14 @@ def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[
     return report
 
 
-def landscape(plan: Plan, recipe: Barrier, tick: Tick = silent) -> Curve | Surface:
-    """What a barrier is read from: a curve between two models, a surface over the simplex of more."""
-    return _curve(plan, recipe, tick) if len(plan.models) == 2 else _surface(plan, recipe, tick)
-
-
-def _curve(plan: Plan, recipe: Barrier, tick: Tick) -> Curve:
-    assert plan.data is not None
-    a, b = plan.models
-    points, done = recipe.points or POINTS, count(1)
-    tick("measuring", 0, points)
-    return measure(
-        path_between(recipe.path, a, b), plan.data, points, batch_size=recipe.task.batch_size, device=plan.device,
-        tick=lambda share: tick(f"measured λ = {share:.2g}", next(done), points),
-    )  # fmt: skip
-
-
-def _surface(plan: Plan, recipe: Barrier, tick: Tick) -> Surface:
+def landscape(plan: Plan, recipe: Barrier, tick: Tick = silent) -> Surface:
+    """What a barrier is read from: a curve between two models, a surface over the averages of more."""
     assert plan.data is not None
     total, done = len(grid(len(plan.models), recipe.points)), count(1)
     tick("measuring", 0, total)
-    simplex = Simplex(to_one_size(*plan.models))
-    return measure_simplex(
-        simplex, plan.data, recipe.points, batch_size=recipe.task.batch_size, device=plan.device,
-        tick=lambda point: tick("measured", next(done), total),
+    return measure(
+        path_between(recipe.path, *plan.models), plan.data, recipe.points, batch_size=recipe.task.batch_size,
+        device=plan.device, tick=lambda place: tick(f"measured {place[-1]:.2g} of the last model", next(done), total),
     )  # fmt: skip
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from time import process_time
 
 import pytest
-from random_models import byte_llama
+from helpers.random_models import byte_llama
 
 from onebasin import Checkpoint, canonicalize
 from onebasin.canonical.gauge import in_gauge_of
 from onebasin.canonical.structure import canonical_spec
-from onebasin.inspection import inspect
+from onebasin.ensemble.inspection import inspect
 from onebasin.spec import ModelSpec
 from onebasin.widening.target import target_spec
 

@@ -1,4 +1,4 @@
-"""Universes: any number of models in one frame, cycles that close, memory that does not grow, models that are added."""
+"""Any number of models in one frame, cycles that close, memory that does not grow, models that are added."""
 
 from __future__ import annotations
 
@@ -13,18 +13,31 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from helpers.matching import CPU, align, match, matcher
 from helpers.pairs import CLASSES, apart, open_random, scrambled
 from onebasin import Alignment, Checkpoint, canonicalize, transport
-from onebasin.aligning import align, match_forms
 from onebasin.canonical.gauge import in_gauge_of
-from onebasin.errors import BadCheckpoint, Incompatible, NotExpressible
-from onebasin.landscape import Simplex
-from onebasin.match import WeightMatching
 from onebasin.checkpoint.stock import probe_inputs
-from onebasin.universe import Universe, load_universe, match_universe, save_universe
-from onebasin.ensemble.storage import FOLDER, SIDECAR
-from onebasin.universe.universe import centre, distance, weights_of
+from onebasin.ensemble.aligned import Aligned
+from onebasin.ensemble.ensemble import Ensemble
+from onebasin.ensemble.storage import FOLDER, SIDECAR, load_universe
+from onebasin.errors import BadCheckpoint, Incompatible, NotExpressible
+from onebasin.match.many import Match, match_ensemble
+from onebasin.match.options import Gathering, WeightMatching
+from onebasin.match.pair import Pair
+from onebasin.methods.activation import Activation
+from onebasin.paths import FactorPath
+from onebasin.tasks import Task
 from onebasin.verification.verify import drifts
+
+
+def gather(models: list[Checkpoint], align: Match | None = None, **gathering: object) -> Aligned:
+    return match_ensemble(Ensemble.of(models), align or matcher(), Gathering(**gathering))
+
+
+def between(found: Aligned, p: int, q: int) -> Alignment:
+    """The map from model p to model q."""
+    return found.alignments[q].inverse().compose(found.alignments[p])
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +58,11 @@ def copies(a: Checkpoint, count: int) -> list[Checkpoint]:
     return [a, *(scrambled(form, seed) for seed in range(1, count))]
 
 
-def merged(universe: Universe) -> Checkpoint:
-    pairs = universe.aligned()
-    models = [pairs[0].a, *(pair.b for pair in pairs)]
-    return Simplex(models).at([1 / len(models)] * len(models))
-
-
 class Counting:
     """ALIGN, and how often it was asked."""
 
-    def __init__(self, **how: Any) -> None:
-        self.calls, self.match = 0, partial(match_forms, **how)
+    def __init__(self) -> None:
+        self.calls, self.match = 0, matcher()
 
     def __call__(self, reference: Checkpoint, form: Checkpoint, start: Alignment | None) -> Any:
         self.calls += 1
@@ -73,13 +80,12 @@ def test_where_one_model_refuses_the_gauge_all_are_canonical(make, monkeypatch):
             raise NotExpressible("too small")
         return in_gauge_of(a, form)
 
-    monkeypatch.setattr("onebasin.aligning.in_gauge_of", refuses_the_last)
-    universe = match_universe(models)
-    asked.clear()
-    pairs = universe.aligned()
-    assert [pair.reason for pair in pairs] == ["too small"] * 2
-    assert all(pair.a is universe.forms[0] and pair.b is form for pair, form in zip(pairs, asked, strict=True))
-    assert apart(models[0], merged(universe)) < 1e-9
+    monkeypatch.setattr("onebasin.ensemble.ensemble.in_gauge_of", refuses_the_last)
+    found = gather(models)
+    assert found.reason == "too small"
+    assert found.models == found.forms
+    assert found.forms[1:] == tuple(asked)
+    assert apart(models[0], found.merged()) < 1e-9
 
 
 # ---- scrambled copies
@@ -90,35 +96,34 @@ def test_where_one_model_refuses_the_gauge_all_are_canonical(make, monkeypatch):
 def test_scrambled_copies_merge_to_the_original(make, model_type, count):
     a = make(model_type)
     models = copies(a, count)
-    assert apart(a, Simplex([canonicalize(model).checkpoint for model in models]).at([1 / count] * count)) > 1e-2
-    universe = match_universe(models)
-    assert apart(a, merged(universe)) < 1e-9
-    assert universe.matches == count - 1  # nothing is left to gain after one round
-    for model, pair in zip(models[1:], universe.aligned(), strict=True):
-        assert pair.a is a
-        assert pair.matched.distances[1] < 1e-9 * pair.matched.distances[0]
-        assert drifts(model, pair.b.in_memory(), pair.alignment)[0]["float64"] < 1e-9
+    assert apart(a, FactorPath(*[canonicalize(model).checkpoint for model in models]).at([1 / count] * count)) > 1e-2
+    found = gather(models)
+    assert apart(a, found.merged()) < 1e-9
+    assert found.course["universe"]["alignments_made"] == count - 1  # nothing is left to gain after one round
+    assert found.models[0] is a
+    for i, model in enumerate(models[1:], 1):
+        before, after = found.distances(i)
+        assert after < 1e-9 * before
+        assert drifts(model, found.models[i].in_memory(), found.alignments[i])[0]["float64"] < 1e-9
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "vit", "bert"])
 def test_scrambled_copies_come_back_by_activations(make, model_type):
     a = make(model_type, num_hidden_layers=1, n_layer=1)
-    batches = [
-        {name: x.float() if x.is_floating_point() else x for name, x in probe_inputs(a.spec, batch=32, seed=s).items()}
-        for s in range(4)
-    ]
-    universe = match_universe(copies(a, 3), partial(match_forms, method="activation", batches=batches))
-    assert apart(a, merged(universe)) < 1e-4  # activations are float32
+    inputs = {n: x.float() if x.is_floating_point() else x for n, x in probe_inputs(a.spec, batch=128).items()}
+    task = Task("probes", "any", inputs, torch.zeros(128, dtype=torch.long), {})
+    found = Activation().run(Ensemble.of(copies(a, 3)), task, CPU)
+    assert apart(a, found.merged()) < 1e-4  # activations are float32
 
 
 @pytest.mark.filterwarnings("ignore:tied embeddings")  # scrambled copies are untied
 @pytest.mark.parametrize("tie", [True, False])
 def test_where_the_first_is_tied_all_are_written_in_canonical_form(make, tie):
     a = make("gpt2", tie_word_embeddings=tie)
-    pairs = match_universe(copies(a, 3)).aligned()
-    assert [pair.reason is None for pair in pairs] == [not tie] * 2
-    assert pairs[0].a.spec.tied is False
-    assert apart(a, pairs[1].b) < 1e-9
+    found = gather(copies(a, 3))
+    assert (found.reason is None) == (not tie)
+    assert found.models[0].spec.tied is False
+    assert apart(a, found.models[2]) < 1e-9
 
 
 # ---- independent models
@@ -141,19 +146,18 @@ def strangers(make) -> list[Checkpoint]:
 
 
 def test_the_objective_never_rises_and_rounds_gain(strangers):
-    universe = match_universe(strangers, rounds=6, tol=0)
-    before, *rounds = universe.objective
+    found = gather(strangers, rounds=6, tol=0)
+    before, *rounds = found.course["universe"]["objective"]
     assert before > rounds[0]
     assert len(rounds) > 1
     assert rounds == sorted(rounds, reverse=True)
-    weight = weights_of(universe.forms[0])
-    mean, spread = centre(universe.members(), weight)
+    mean, spread = found.ensemble.centre(found.forms)
     assert spread == pytest.approx(rounds[-1], rel=1e-12)
-    assert spread == pytest.approx(sum(distance(mean, member, weight) for member in universe.members()), rel=1e-9)
+    assert spread == pytest.approx(sum(found.ensemble.distance(mean, member) for member in found.forms), rel=1e-9)
 
 
 def test_a_round_that_does_not_lower_the_objective_is_not_taken(strangers):
-    first = match_universe(strangers, rounds=1)
+    first = gather(strangers, rounds=1)
     asked = Counting()
 
     def worse(reference: Checkpoint, form: Checkpoint, start: Alignment | None) -> Any:
@@ -161,75 +165,78 @@ def test_a_round_that_does_not_lower_the_objective_is_not_taken(strangers):
         return matched if asked.calls < 4 else align_randomly(form)
 
     def align_randomly(form: Checkpoint) -> Any:
-        found = match_forms(form, form)
+        found = match(Pair.of(form, form))
         return type(found)(Alignment.random(form.spec, 1), found.distances, found.converged)
 
-    universe = match_universe(strangers, worse)
-    assert asked.calls == universe.matches == 6
-    assert universe.objective == first.objective
-    assert universe.settled
+    facts = gather(strangers, worse).course["universe"]
+    assert asked.calls == facts["alignments_made"] == 6
+    assert facts["objective"] == first.course["universe"]["objective"]
+    assert facts["settled"]
 
 
 def test_cycles_close(strangers):
-    universe = match_universe(strangers[:3], rounds=2)
-    around = universe.between(2, 0).compose(universe.between(1, 2)).compose(universe.between(0, 1))
+    found = gather(strangers[:3], rounds=2)
+    around = between(found, 2, 0).compose(between(found, 1, 2)).compose(between(found, 0, 1))
     assert max(around.displacement().values()) < 1e-9
     one_by_one = [align(strangers[q], strangers[p]).alignment for p, q in ((0, 1), (1, 2), (2, 0))]
     around = one_by_one[2].compose(one_by_one[1]).compose(one_by_one[0])
     assert max(around.displacement().values()) > 1e-2
 
 
-def test_the_frame_can_be_that_of_another_member(strangers):
-    universe = match_universe(strangers[:3], rounds=1)
-    turned = universe.ordered(2, 0)
-    assert turned.models == (strangers[2], strangers[0])
-    assert max(turned.alignments[0].displacement().values()) < 1e-9
-    one, other = (Simplex([x.members()[i] for i in places]).at([0.5, 0.5]) for x, places in
-                  ((universe, (2, 0)), (turned, (0, 1))))  # fmt: skip
-    assert apart(one, other) < 1e-9  # the average is the same model in another basis
-
-
 # ---- adding
 
 
-def test_adding_costs_one_alignment(make):
+def test_an_earlier_output_serves_other_orders_and_fewer_models(strangers, tmp_path):
+    """The frame is then that of another member; the average is the same model in another basis."""
+    found = gather(strangers[:3], rounds=1)
+    found.save_maps(tmp_path)
+    asked = Counting()
+    turned = gather([strangers[2], strangers[0]], asked, folder=str(tmp_path))
+    assert asked.calls == 0
+    assert max(turned.alignments[0].displacement().values()) < 1e-9
+    one, other = FactorPath(found.forms[2], found.forms[0]).at(0.5), FactorPath(*turned.forms).at(0.5)
+    assert apart(one, other) < 1e-9
+
+
+def test_adding_costs_one_alignment(make, tmp_path):
     a = make("gpt2")
     models, asked = copies(a, 4), Counting()
-    three = match_universe(models[:3], asked)
+    gather(models[:3], asked).save_maps(tmp_path)
     assert asked.calls == 2
-    four = three.add(models[3], asked)
+    four = gather(models, asked, folder=str(tmp_path))
     assert asked.calls == 3
-    assert four.matches == 3
-    assert apart(a, merged(four)) < 1e-9
+    assert four.course["universe"]["alignments_made"] == 1
+    assert apart(a, four.merged()) < 1e-9
 
 
-def test_what_is_added_is_aligned_with_the_mean(strangers):
-    three = match_universe(strangers[:3], rounds=2)
-    four = three.add(strangers[3])
-    assert four.alignments[:3] == three.alignments
-    mean, _ = centre(three.members(), weights_of(three.forms[0]))
-    found = match_forms(mean, four.forms[3]).alignment
+def test_what_is_added_is_aligned_with_the_mean(strangers, tmp_path):
+    three = gather(strangers[:3], rounds=2)
+    three.save_maps(tmp_path)
+    four = gather(strangers, folder=str(tmp_path))
+    for old, new in zip(three.alignments, four.alignments, strict=False):
+        assert max(old.inverse().compose(new).displacement().values()) < 1e-9
+    mean, _ = three.ensemble.centre(three.forms)
+    found = match(Pair.of(mean, four.ensemble.forms[3])).alignment
     difference = found.inverse().compose(four.alignments[3])
-    assert max(difference.displacement().values()) < 1e-9
+    assert max(difference.displacement().values()) < 1e-6
 
 
-def test_a_universe_is_read_as_it_was_written(strangers, tmp_path):
-    universe = match_universe(strangers[:3], rounds=2)
-    save_universe(universe, tmp_path)
-    again, others = load_universe(tmp_path, strangers[:3])
-    assert others == []
-    for one, two in zip(universe.members(), again.members(), strict=True):
+def test_maps_of_many_are_read_as_they_were_written(strangers, tmp_path):
+    found = gather(strangers[:3], rounds=2)
+    found.save_maps(tmp_path)
+    again = load_universe(tmp_path, strangers[:3])
+    assert list(again) == [0, 1, 2]
+    for m, g in again.items():
+        one, two = (transport(found.ensemble.forms[m], x) for x in (g, found.alignments[m]))
         assert max(float((one[name] - two[name]).abs().max()) for name in one) < 1e-12
-    again, others = load_universe(tmp_path, [strangers[2], strangers[3], strangers[0]])
-    assert others == [1]
-    assert again.models == (strangers[2], strangers[0])
+    assert list(load_universe(tmp_path, [strangers[2], strangers[3], strangers[0]])) == [0, 2]
     document = json.loads((tmp_path / FOLDER / SIDECAR).read_text())
-    assert document["objective"] == list(universe.objective)
+    assert document["objective"] == found.course["universe"]["objective"]
     assert document["alignments_made"] == 4
 
 
 def test_what_is_no_universe_is_refused(strangers, tmp_path):
-    save_universe(match_universe(strangers[:3], rounds=1), tmp_path)
+    gather(strangers[:3], rounds=1).save_maps(tmp_path)
     nearly = strangers[0].derive({name: lambda x=strangers[0][name]: x + 1e-9 for name in list(strangers[0])[:1]})
     with pytest.raises(Incompatible, match="knows too few") as refused:
         load_universe(tmp_path, [nearly, strangers[1], strangers[3]])
@@ -243,9 +250,9 @@ def test_what_is_no_universe_is_refused(strangers, tmp_path):
 
 def test_models_without_a_common_basis_are_refused_by_name(make):
     with pytest.raises(Incompatible, match=r"\(C\)"):
-        match_universe([make("llama"), make("llama", 1), make("llama", 2, num_hidden_layers=3)])
-    with pytest.raises(Incompatible, match="more than one"):
-        match_universe([make("llama")])
+        gather([make("llama"), make("llama", 1), make("llama", 2, num_hidden_layers=3)])
+    with pytest.raises(Incompatible, match="two models or more"):
+        gather([make("llama")])
 
 
 # ---- memory
@@ -304,15 +311,15 @@ def growth(work: Any, models: list[Checkpoint]) -> float:
 
 def test_memory_does_not_grow_with_the_number_of_models(large):
     """But for the maps, of which there are two sets while a round may still be refused."""
-    match = partial(match_forms, weight=WeightMatching(sweeps=2))
-    assert growth(lambda models: match_universe(models, match, rounds=2, tol=0), large) < 0.1
+    match = matcher(WeightMatching(sweeps=2))
+    assert growth(lambda models: gather(models, match, rounds=2, tol=0), large) < 0.1
     assert growth(lambda models: [model.in_memory() for model in models], large) > 1.9  # the measure sees models
 
 
 def test_a_mean_holds_one_leaf_of_one_model_beside_it(large):
-    forms = [canonicalize(model).checkpoint for model in large]
-    moved = [transport(form, Alignment.random(form.spec, i)) for i, form in enumerate(forms)]
-    weight = weights_of(forms[0])
-    assert growth(lambda models: centre(models, weight), moved) < 0.1
+    ensemble = Ensemble.of(large)
+    moved = [transport(form, Alignment.random(form.spec, i)) for i, form in enumerate(ensemble.forms)]
+    assert ensemble.emphasis
+    assert growth(ensemble.centre, moved) < 0.1
     leaf = max(moved[0][name].numel() for name in moved[0])
-    assert most_memory(lambda: centre(moved, weight)) < size_of(forms[0]) + 6 * leaf
+    assert most_memory(lambda: ensemble.centre(moved)) < size_of(ensemble.forms[0]) + 6 * leaf

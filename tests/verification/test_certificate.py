@@ -5,7 +5,7 @@ import torch
 
 from onebasin import Alignment
 from onebasin.maps import Invertible, Orthogonal, Permutation
-from onebasin.report.certificate import orthogonality_error
+from onebasin.verification.certificate import orthogonality_error
 
 F64 = torch.float64
 

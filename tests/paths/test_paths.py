@@ -13,7 +13,8 @@ from helpers.tiny import F64, TINY, predicted
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.archs.rotary import before_5
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
-from onebasin.landscape import CircuitPath, FactorPath, measure, path_between, pick_device
+from onebasin.landscape import measure, pick_device
+from onebasin.paths import CircuitPath, FactorPath, path_between
 from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 
 INSIDE = {  # where the attention modules are
@@ -45,8 +46,8 @@ def test_both_ends_are_the_models_themselves(tmp_path, kind, model_type_and_clas
     path = path_between(kind, a, b)
     ends = [run(stock_model(x), x) for x in (a, b)]
     scale = max(float(x.abs().max()) for end in ends for x in end.values())
-    for weight in (0, 1, 0):  # the same module is used for every point
-        assert gap(run(path.model(weight, F64), a), ends[weight]) < 1e-9 * max(1, scale)
+    for share in (0, 1, 0):  # the same module is used for every point
+        assert gap(run(path.model(share, F64), a), ends[share]) < 1e-9 * max(1, scale)
     assert gap(run(path.model(0.5, F64), a), ends[0]) > 1e-3
 
 
@@ -55,8 +56,8 @@ def test_both_ends_are_the_models_themselves(tmp_path, kind, model_type_and_clas
 def test_ends_in_float32(tiny, kind, name):
     a, b = tiny(name)
     path = path_between(kind, a, b)
-    for weight, end in ((0, a), (1, b)):
-        assert gap(run(path.model(weight), end), run(stock_model(end), end)) < 1e-5
+    for share, end in ((0, a), (1, b)):
+        assert gap(run(path.model(share), end), run(stock_model(end), end)) < 1e-5
 
 
 def test_padding_is_not_attended_to(tmp_path):
@@ -70,19 +71,20 @@ def test_padding_is_not_attended_to(tmp_path):
         with pytest.raises(NotExpressible, match="install transformers 5, or use the factor path"):
             path.model(0.5, F64)
         return
-    for weight, end in ((0, a), (1, b)):
+    for share, end in ((0, a), (1, b)):
         expected = outputs(stock_model(end), end.spec, inputs)
-        assert gap(outputs(path.model(weight, F64), end.spec, inputs), expected) < 1e-9
+        assert gap(outputs(path.model(share, F64), end.spec, inputs), expected) < 1e-9
         assert gap(run(stock_model(end), end), expected) > 1e-4  # the mask matters
     padded = outputs(path.model(0.5, F64), a.spec, inputs)
     inputs["input_ids"][:2, 5:] = 3
     assert gap(outputs(path.model(0.5, F64), a.spec, inputs), padded) < 1e-9
 
 
-def reference_attention(path, weight, index, scaling, hidden_states, position_embeddings=None, **_):
+def reference_attention(path, of_b, index, scaling, hidden_states, position_embeddings=None, **_):
     """Scores and outputs of both models head by head, averaged as numbers; nothing is doubled or concatenated."""
-    record, scores, values = path.a.spec.attentions[index], 0.0, []
-    for share, end in ((1 - weight, path.a), (weight, path.b)):
+    a, b = path.models
+    record, scores, values = a.spec.attentions[index], 0.0, []
+    for share, end in ((1 - of_b, a), (of_b, b)):
         q, k, v = (_project(end, linear, hidden_states) for linear in (*record.queries, *record.keys, record.value))
         k, v = (x if x.ndim == q.ndim else x.unsqueeze(3).expand_as(q) for x in (k, v))  # one key for a group
         q, k, v = (x.flatten(2, -2).transpose(1, 2) for x in (q, k, v))
@@ -90,10 +92,10 @@ def reference_attention(path, weight, index, scaling, hidden_states, position_em
             q, k = apply_rotary_pos_emb(q, k, *position_embeddings)
         scores = scores + share * scaling * q @ k.mT
         values.append(v)
-    if path.a.spec.model_type != "vit":
+    if a.spec.model_type != "vit":
         scores = scores + torch.full_like(scores, -torch.inf).triu(1)
     out = 0.0
-    for share, end, v in ((1 - weight, path.a, values[0]), (weight, path.b, values[1])):
+    for share, end, v in ((1 - of_b, a, values[0]), (of_b, b, values[1])):
         linear = end.spec.linears[record.output]
         mixed = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
         out = out + share * (mixed @ end[linear.weight].flatten(1).T + end[linear.bias])
@@ -106,24 +108,24 @@ def _project(end, name, x):
     return y if linear.bias is None else y + end[linear.bias]
 
 
-def brute_force(path: CircuitPath, weight: float, name: str) -> dict[str, torch.Tensor]:
-    model = FactorPath(path.a, path.b).model(weight, F64)
+def brute_force(path: CircuitPath, share: float, name: str) -> dict[str, torch.Tensor]:
+    model = FactorPath(*path.models).model(share, F64)
     for i in range(2):
         module = model.get_submodule(INSIDE[name].format(i))
-        module.forward = partial(reference_attention, path, weight, i, module.scaling)
-    return run(model, path.a)
+        module.forward = partial(reference_attention, path, share, i, module.scaling)
+    return run(model, path.models[0])
 
 
 @pytest.mark.skipif(before_5(), reason="the reference takes the place of modules that transformers 4 builds otherwise")
 @pytest.mark.parametrize("name", TINY)
-@pytest.mark.parametrize("weight", [0.5, 0.3])
-def test_the_circuit_path_averages_scores_and_outputs(tiny, name, weight):
+@pytest.mark.parametrize("share", [0.5, 0.3])
+def test_the_circuit_path_averages_scores_and_outputs(tiny, name, share):
     a, b = tiny(name)
     path = CircuitPath(a, b)
-    expected = brute_force(path, weight, name)
-    assert gap(run(path.model(weight, F64), a), expected) < 1e-9
-    assert gap(run(FactorPath(path.a, path.b).model(weight, F64), a), expected) > 1e-2  # another path
-    assert gap(run(path.model(1 - weight + 0.1, F64), a), expected) > 1e-3  # another point
+    expected = brute_force(path, share, name)
+    assert gap(run(path.model(share, F64), a), expected) < 1e-9
+    assert gap(run(FactorPath(*path.models).model(share, F64), a), expected) > 1e-2  # another path
+    assert gap(run(path.model(1 - share + 0.1, F64), a), expected) > 1e-3  # another point
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -134,7 +136,7 @@ def test_maps_inside_heads_leave_the_circuit_path_flat(tiny, name):
     task = predicted(stock_model(a), a)
     flat, bent = (measure(kind(a, b), task, 5, dtype=F64) for kind in (CircuitPath, FactorPath))
     assert flat.barrier < 1e-9
-    assert max(abs(e.loss - flat.ends[0].loss) for e in flat.evaluations) < 1e-9
+    assert max(abs(e.loss - flat.vertices[0].loss) for e in flat.evaluations) < 1e-9
     assert bent.barrier > 0.02
     moved = transport(a, Alignment.random(a.spec, 3)).in_memory()  # the stream moves too: circuits do not help
     assert measure(CircuitPath(a, moved), task, 5, dtype=F64).barrier > 0.02
@@ -166,8 +168,8 @@ def test_a_tied_and_an_untied_model_have_a_path(tmp_path):
         random_model("LlamaForCausalLM", config, int(tie)).save_pretrained(tmp_path / str(tie))
     a, b = (Checkpoint.open(tmp_path / str(tie)) for tie in (True, False))
     path = FactorPath(a, b)
-    for weight, end in ((0, a), (1, b)):
-        assert gap(run(path.model(weight, F64), end), run(stock_model(end), end)) < 1e-9
+    for share, end in ((0, a), (1, b)):
+        assert gap(run(path.model(share, F64), end), run(stock_model(end), end)) < 1e-9
 
 
 def test_bad_paths_are_refused(tiny):
@@ -176,7 +178,7 @@ def test_bad_paths_are_refused(tiny):
     for kind in (FactorPath, CircuitPath):
         with pytest.raises(Incompatible, match="different tensors"):
             kind(a, other)
-        with pytest.raises(OnebasinError, match="between its ends"):
+        with pytest.raises(OnebasinError, match="one share for each"):
             kind(a, b).model(1.5)
     with pytest.raises(OnebasinError, match="no such path"):
         path_between("scenic", a, b)

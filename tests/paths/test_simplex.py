@@ -13,8 +13,9 @@ from helpers.pairs import scrambled
 from helpers.random_models import byte_llama, random_folder
 from onebasin import Checkpoint, canonicalize
 from onebasin.errors import Incompatible, OnebasinError
-from onebasin.landscape import FactorPath, Simplex, evaluate, measure, measure_simplex
-from onebasin.paths.simplex import grid
+from onebasin.landscape import evaluate, measure
+from onebasin.paths import FactorPath
+from onebasin.paths.points import grid
 from onebasin.report.ternary import place, ternary
 from onebasin.checkpoint.stock import stock_model
 from onebasin.tasks import load_task
@@ -42,7 +43,7 @@ def task(models):
 
 @pytest.fixture(scope="module")
 def surface(models, task):
-    return measure_simplex(Simplex(models[:3]), task, 4)
+    return measure(FactorPath(*models[:3]), task, 4)
 
 
 def gap(x: Checkpoint, y: Checkpoint) -> float:
@@ -52,41 +53,42 @@ def gap(x: Checkpoint, y: Checkpoint) -> float:
 # ---- points
 
 
-def test_points_are_weighted_averages(models):
-    simplex = Simplex(models)
+def test_points_are_averages_by_their_shares(models):
+    simplex = FactorPath(*models)
     assert gap(simplex.at([0, 0, 1, 0]), models[2]) == 0
-    weights = [0.1, 0.2, 0.3, 0.4]
-    point = simplex.at(weights)
+    shares = [0.1, 0.2, 0.3, 0.4]
+    point = simplex.at(shares)
     for name in point:
-        expected = sum(w * model[name] for w, model in zip(weights, models, strict=True))
+        expected = sum(w * model[name] for w, model in zip(shares, models, strict=True))
         assert point[name].equal(expected)
-    assert gap(Simplex(models[:2]).at([0.3, 0.7]), FactorPath(*models[:2]).at(0.7)) < 1e-15
+    assert gap(FactorPath(*models[:2]).at([0.3, 0.7]), FactorPath(*models[:2]).at(0.7)) < 1e-15
 
 
 def test_the_model_of_a_point_is_that_of_its_checkpoint(models):
-    simplex = Simplex(models[:3])
-    for weights in ([0.5, 0.25, 0.25], [0, 0, 1]):
-        found = dict(simplex.model(weights, torch.float64).named_parameters())
-        expected = dict(stock_model(simplex.at(weights)).named_parameters())
-        assert all(found[name].equal(expected[name]) for name in expected)
+    simplex = FactorPath(*models[:3])
+    for shares in ([0.5, 0.25, 0.25], [0, 0, 1]):
+        found = dict(simplex.model(shares, torch.float64).named_parameters())
+        expected = dict(stock_model(simplex.at(shares)).named_parameters())
+        for parameter in expected:
+            torch.testing.assert_close(found[parameter], expected[parameter], rtol=1e-15, atol=1e-15)
 
 
 def test_models_are_untied_together(tmp_path):
     ties = [byte_llama(tmp_path / str(i), i, tie_word_embeddings=not i) for i in range(3)]
-    point = Simplex([Checkpoint.open(folder) for folder in ties]).at([0.2, 0.3, 0.5])
+    point = FactorPath(*[Checkpoint.open(folder) for folder in ties]).at([0.2, 0.3, 0.5])
     assert not point.spec.tied
 
 
-@pytest.mark.parametrize("weights", [[0.5, 0.5], [0.5, 0.6, -0.1], [0.5, 0.5, 0.5], [0.2, 0.2, 0.2]])
-def test_what_is_no_point_is_refused(models, weights):
-    with pytest.raises(OnebasinError, match="one weight for each model"):
-        Simplex(models[:3]).at(weights)
+@pytest.mark.parametrize("shares", [[0.5, 0.5], [0.5, 0.6, -0.1], [0.5, 0.5, 0.5], [0.2, 0.2, 0.2]])
+def test_what_is_no_point_is_refused(models, shares):
+    with pytest.raises(OnebasinError, match="one share for each"):
+        FactorPath(*models[:3]).at(shares)
 
 
 def test_models_of_other_shapes_are_refused(models, tmp_path):
     other = Checkpoint.open(random_folder(tmp_path, "llama", "LlamaForCausalLM", 3))
     with pytest.raises(Incompatible):
-        Simplex([*models[:2], other])
+        FactorPath(*models[:2], other)
 
 
 @pytest.mark.parametrize(("count", "side", "points"), [(3, None, 28), (3, 4, 10 + 3), (4, None, 11), (5, None, 16)])
@@ -112,7 +114,7 @@ def test_there_is_no_such_grid(count, side):
 def test_the_barrier_is_the_largest_rise_above_the_average_of_the_losses(models, task, surface):
     ends = [evaluate(stock_model(model, torch.float32), task).loss for model in models[:3]]
     rises = {}
-    for point in surface.weights:
+    for point in surface.points:
         mixed = {name: sum(w * m[name] for w, m in zip(point, models[:3], strict=True)) for name in models[0]}
         model = models[0].derive({name: lambda x=x: x for name, x in mixed.items()})
         chord = sum(w * loss for w, loss in zip(point, ends, strict=True))
@@ -120,7 +122,7 @@ def test_the_barrier_is_the_largest_rise_above_the_average_of_the_losses(models,
     assert surface.barrier == pytest.approx(max(rises.values()), abs=1e-6)
     assert surface.barrier > 0.01
     found = surface.as_dict()
-    assert rises[tuple(found["barrier"]["weights"])] == pytest.approx(surface.barrier, abs=1e-6)
+    assert rises[tuple(found["barrier"]["shares"])] == pytest.approx(surface.barrier, abs=1e-6)
     assert found["centre"]["excess"] == pytest.approx(rises[1 / 3, 1 / 3, 1 / 3], abs=1e-6)
     assert [entry["between"] for entry in found["midpoints"]] == [[0, 1], [0, 2], [1, 2]]
     assert found["midpoints"][1]["excess"] == pytest.approx(rises[0.5, 0, 0.5], abs=1e-6)
@@ -130,27 +132,27 @@ def test_the_barrier_is_the_largest_rise_above_the_average_of_the_losses(models,
 
 def test_a_side_of_the_triangle_is_a_path(models, task, surface):
     side = measure(FactorPath(*models[:2]), task, 4)
-    for weight, point in zip(side.weights, side.evaluations, strict=True):
-        (i,) = (i for i, w in enumerate(surface.weights) if w == pytest.approx((1 - weight, weight, 0)))
+    for share, point in zip(side.shares, side.evaluations, strict=True):
+        (i,) = (i for i, w in enumerate(surface.points) if w == pytest.approx((1 - share, share, 0)))
         assert surface.evaluations[i].loss == pytest.approx(point.loss, abs=1e-6)
     assert surface.barrier >= side.barrier - 1e-6
 
 
 def test_one_model_three_times_has_no_barrier(models, task):
-    flat = measure_simplex(Simplex([models[0]] * 3), task, 3)
+    flat = measure(FactorPath(*[models[0]] * 3), task, 3)
     assert 0 <= flat.barrier < 1e-6
     assert flat.barrier_error < 1e-6
 
 
 def test_the_error_is_that_of_the_differences(surface):
-    top, weights = surface.evaluations[surface.highest], surface.weights[surface.highest]
-    chords = [sum(w * float(end.losses[i]) for w, end in zip(weights, surface.vertices, strict=True)) for i in range(6)]
+    top, shares = surface.evaluations[surface.highest], surface.points[surface.highest]
+    chords = [sum(w * float(end.losses[i]) for w, end in zip(shares, surface.vertices, strict=True)) for i in range(6)]
     differences = torch.tensor([float(x) - chord for x, chord in zip(top.losses, chords, strict=True)])
     assert surface.barrier_error == pytest.approx(float(differences.std()) / 6**0.5, rel=1e-4)
 
 
 def test_of_four_models_vertices_middles_and_centre_are_measured(models, task):
-    found = measure_simplex(Simplex(models), task).as_dict()
+    found = measure(FactorPath(*models), task).as_dict()
     assert len(found["points"]) == 11
     assert len(found["midpoints"]) == 6
     assert found["centre"]["loss"] == found["points"][-1]["loss"]
@@ -178,6 +180,6 @@ def test_a_flat_surface_can_be_drawn(surface):
 
 def test_a_triangle_has_three_corners(models, task):
     with pytest.raises(OnebasinError, match="three corners"):
-        ternary(measure_simplex(Simplex(models), task.first(1)).as_dict())
+        ternary(measure(FactorPath(*models), task.first(1)).as_dict())
     assert place([1, 0, 0]) == (0, 0)
     assert place([1 / 3, 1 / 3, 1 / 3]) == pytest.approx((0.5, 3**0.5 / 6))

@@ -7,18 +7,19 @@ import signal
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 
 from helpers.folders import certificate
 from helpers.task_files import gpt2
 from onebasin.errors import BadOutput
 from onebasin.learn.steps import Steps
+from onebasin.methods.learned import held_back
 from onebasin.recipes import running
-from onebasin.recipes.methods import held_back
 from onebasin.tasks import Task
 
 DATA = ("--task", "synthetic", "--samples", "40", "--length", "6")
-SHORT = ("--steps", "4", "--set", "learn.batch=8", "--set", "learn.eval_every=2", "--device", "cpu", "--quiet")
+SHORT = ("--steps", "4", "--set", "learned.batch=8", "--set", "learned.eval_every=2", "--device", "cpu", "--quiet")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,9 @@ def test_what_learning_begins_with(cli, pair, tmp_path, start):
     arguments = ("--method", "learned", "--start", start, *DATA, *SHORT)
     code, _, err = cli("align", *pair, "-o", str(tmp_path / "out"), *arguments)
     assert code == 0, err
-    assert certificate(tmp_path / "out")["start"] == start
+    recipe = yaml.safe_load((tmp_path / "out" / "recipe.yaml").read_text())
+    assert recipe["learned"]["start"] == start
+    assert {"weight", "activation"} & set(recipe) == {start} - {"identity"}  # the options of the start, and no others
 
 
 def test_what_learns_by_commas_or_repeated(cli, pair, tmp_path):
@@ -111,9 +114,11 @@ def test_a_failure_keeps_the_state_and_resume_goes_on(cli, pair, tmp_path, monke
     ("arguments", "said"),
     [
         (("--method", "learned"), "task is missing"),
-        (("--method", "weight", "--steps", "3"), "learn is of no use to the method weight"),
-        (("--method", "activation", *DATA, "--start", "weight"), "start is of no use to the method activation"),
-        (("--method", "auto", "--set", "matching.sweeps=3"), "matching is of no use to the method auto"),
+        (("--method", "weight", "--steps", "3"), "learned is of no use to the method weight"),
+        (("--method", "activation", *DATA, "--start", "weight"), "learned is of no use to the method activation"),
+        (("--method", "auto", "--set", "auto.weight.sweeps=3"), "auto.weight is a section of its own"),
+        (("--method", "auto", "--start", "weight"), "learned.start is of no use to auto"),
+        (("--method", "learned", "--start", "identity", *DATA, "--set", "weight.sweeps=3"), "weight is of no use"),
         (("--method", "learned", *DATA, "--steps", "0"), "steps"),
         (("--method", "learned", *DATA, "--learn", "everything"), "residual"),
         (("--method", "learnt", *DATA), "did you mean learned?"),

@@ -10,7 +10,7 @@ import torch
 
 import onebasin
 from helpers.random_models import config_of, random_model
-from onebasin.verification import Verification
+from onebasin.verification.verify import Verification
 
 HOLDS = Verification(
     drift={"float64": 1e-14, "float32": 1e-5},

@@ -1,0 +1,89 @@
+"""The straight path between two models or more: every tensor is averaged by the shares of a point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from onebasin.canonical.rewrites import untie
+from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.stock import stock_model
+from onebasin.errors import Incompatible
+from onebasin.linalg import mixture, running_shares
+from onebasin.paths.points import Point, point
+
+Numbers = dict[str, Tensor]
+Shares = float | Sequence[float]
+
+
+class FactorPath:
+    """θ(λ) = Σ λ_m θ_m, tensor by tensor: every point is a stock checkpoint."""
+
+    name: ClassVar[str] = "factor"
+
+    def __init__(self, *models: Checkpoint) -> None:
+        if len({model.spec.tied for model in models}) > 1:
+            models = tuple(untie(model) for model in models)
+        for model in models[1:]:
+            check_same_tensors(models[0], model)
+        self.models = models
+        self._built: tuple[torch.dtype, torch.device, nn.Module, list[Numbers]] | None = None
+
+    def at(self, shares: Shares) -> Checkpoint:
+        """The stock checkpoint at λ; lazily, leaf by leaf: beside the sum, one leaf of one model is in memory."""
+        place, first = point(shares, len(self.models)), self.models[0]
+
+        def between(leaf: str) -> Tensor:
+            total = place[0] * first[leaf]
+            for share, model in zip(place[1:], self.models[1:], strict=True):
+                total += share * model[leaf]
+            return total
+
+        return first.derive({leaf: partial(between, leaf) for leaf in first})
+
+    def model(
+        self, shares: Shares, dtype: torch.dtype = torch.float32, device: str | torch.device = "cpu"
+    ) -> nn.Module:
+        """The model at λ.  It is the same module at every call: use it before asking for the next."""
+        place, device = point(shares, len(self.models)), torch.device(device)
+        if self._built is None or self._built[:2] != (dtype, device):
+            wide = torch.promote_types(dtype, torch.float32)
+            ends = [_numbers(model, wide, device) for model in self.models]
+            self._built = (dtype, device, self._build(dtype).to(device), ends)
+        _, _, model, ends = self._built
+        self._move(model, place)
+        running = running_shares(torch.tensor(place, dtype=torch.float64))
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name in ends[0]:
+                    parts = [end[name] for end in ends]
+                    parameter.copy_(mixture(parts, running.to(parts[0])))
+        return model
+
+    def _build(self, dtype: torch.dtype) -> nn.Module:
+        return stock_model(self.models[0], dtype)
+
+    def _move(self, model: nn.Module, place: Point) -> None:
+        """What else depends on λ."""
+
+
+def _numbers(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> Numbers:
+    return {name: p.detach().to(device) for name, p in stock_model(checkpoint, dtype).named_parameters()}
+
+
+def check_same_tensors(a: Checkpoint, b: Checkpoint) -> None:
+    """Both models have the same leaves, of the same shapes."""
+    shapes = [{name: leaf.shape for name, leaf in end.spec.leaves.items()} for end in (a, b)]
+    odd = sorted(name for name in shapes[0].keys() | shapes[1].keys() if shapes[0].get(name) != shapes[1].get(name))
+    if odd or a.spec.architecture != b.spec.architecture:
+        raise Incompatible(
+            "There is no straight path between models with different tensors",
+            tensor=odd[0] if odd else None,
+            expected=shapes[0].get(odd[0]) if odd else a.spec.architecture,
+            found=shapes[1].get(odd[0]) if odd else b.spec.architecture,
+            next_step="`onebasin inspect A B` says what differs",
+        )

@@ -1,0 +1,57 @@
+"""Agreement: the end points as teachers of the models between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from helpers.learning import inputs_of, taught_by, write
+from onebasin.checkpoint.stock import stock_model
+from onebasin.landscape.teacher import Teacher, disagreement
+from onebasin.tasks import CLASSIFICATION, LANGUAGE
+
+GPT, VIT = "GPT2LMHeadModel", "ViTForImageClassification"
+
+
+def single(x: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: t.float() if t.is_floating_point() else t for name, t in x.items()}
+
+
+def test_a_model_disagrees_with_another_and_not_with_itself(tmp_path: Path) -> None:
+    """Of all models, the mixture of a model with itself is met best by that model: the divergence is zero there."""
+    a, b = write(tmp_path, GPT, 2)
+    task, teacher, half = taught_by(a, 16), Teacher((a, a), LANGUAGE), torch.tensor([0.5, 0.5])
+    own, other = (disagreement(stock_model(end, torch.float32), task, teacher, half) for end in (a, b))
+    p, q = (stock_model(end, torch.float32)(**task.inputs).logits.log_softmax(-1).detach() for end in (a, b))
+    assert abs(own) < 1e-6
+    assert other == pytest.approx(float((p.exp() * (p - q)).sum(-1).mean()), rel=1e-5)
+    assert other > 0.01
+
+
+def test_disagreement_follows_the_share(tmp_path: Path) -> None:
+    a, b = write(tmp_path, VIT, 2)
+    task, teacher = taught_by(a, 16), Teacher((a, b), CLASSIFICATION)
+    task = type(task)(task.name, task.kind, single(task.inputs), task.labels, {})
+    found = [
+        disagreement(stock_model(a, torch.float32), task, teacher, torch.tensor([1 - share, share]), batch=5)
+        for share in (0.0, 0.3, 1.0)
+    ]
+    assert abs(found[0]) < 1e-6 < found[1] < found[2]
+
+
+def test_the_mixture_follows_the_share(tmp_path: Path) -> None:
+    a, b = write(tmp_path, VIT, 2)
+    x = single(inputs_of(a, 3))
+    p, q = (stock_model(end, torch.float32)(**x).logits.softmax(-1) for end in (a, b))
+    teacher = Teacher((a, b), CLASSIFICATION)
+    torch.testing.assert_close(teacher(x, torch.tensor([0.75, 0.25])), 0.75 * p + 0.25 * q)
+
+
+def test_the_teacher_is_the_mixture_of_all_ends(tmp_path: Path) -> None:
+    ends = write(tmp_path, VIT, 3)
+    x = single(inputs_of(ends[0], 3))
+    said = [stock_model(end, torch.float32)(**x).logits.softmax(-1) for end in ends]
+    expected = 0.2 * said[0] + 0.5 * said[1] + 0.3 * said[2]
+    torch.testing.assert_close(Teacher(ends, CLASSIFICATION)(x, torch.tensor([0.2, 0.5, 0.3])), expected)
