@@ -33,7 +33,7 @@ def write(file: Path, value: Any) -> None:
 
 def curve(found: dict[str, Any]) -> dict[str, Any]:
     """A curve of onebasin.landscape as columns; its task, the same for all curves of a pair, is left to the caller."""
-    return {"weights": found["weights"], **columns(found["points"]), "barrier": found["barrier"]}
+    return {"shares": found["shares"], **columns(found["points"]), "barrier": found["barrier"]}
 
 
 def columns(points: list[dict[str, Any]]) -> dict[str, list[Any]]:

@@ -43,9 +43,9 @@ def train(folder: Path, name: str, kind: str, width: int, seed: int, device: str
     import transformers
 
     from onebasin import Checkpoint
-    from onebasin.tasks.batches import Batches
     from onebasin.processes import World
     from onebasin.tasks import load_task, training
+    from onebasin.tasks.batches import Batches
 
     torch.manual_seed(seed)
     torch.set_float32_matmul_precision("high")

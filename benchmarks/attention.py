@@ -126,8 +126,8 @@ def opened(folder: Path) -> Any:
 
 
 def curve(a: Any, b: Any, task: Any) -> Any:
-    from onebasin.paths import FactorPath
     from onebasin.landscape import measure as along
+    from onebasin.paths import FactorPath
 
     return along(FactorPath(a, b), task, POINTS, batch_size=100)
 
@@ -135,7 +135,9 @@ def curve(a: Any, b: Any, task: Any) -> Any:
 def stages(folder: Path, data: Path) -> dict[str, Any]:
     """Barriers without matching, and after each kind of second stage."""
     from onebasin import transport
-    from onebasin.match import Pair, WeightMatching, match_weights
+    from onebasin.match.options import WeightMatching
+    from onebasin.match.pair import Pair
+    from onebasin.match.weights import match_weights
 
     form = opened(folder)
     positions, _, samples, _ = MODELS[folder.name]
@@ -144,7 +146,7 @@ def stages(folder: Path, data: Path) -> dict[str, Any]:
     for level in LEVELS:
         b, _ = plant(form, level, seed=1)
         naive = curve(form, b, task)
-        row = {"loss of A": naive.ends[0].loss, "loss of B": naive.ends[1].loss, "naive": naive.barrier}
+        row = {"loss of A": naive.vertices[0].loss, "loss of B": naive.vertices[1].loss, "naive": naive.barrier}
         for stage, inside in STAGES.items():
             matched = match_weights(Pair.of(form, b), WeightMatching(spaces=("attention",), inside=inside))
             row[stage] = curve(form, transport(b, matched.alignment).in_memory(), task).barrier
@@ -157,7 +159,9 @@ def stages(folder: Path, data: Path) -> dict[str, Any]:
 def orders(folder: Path, data: Path) -> dict[str, Any]:
     """The barrier of every order of the first layer's heads, each with its own full second stage."""
     from onebasin import transport
-    from onebasin.match import Pair, WeightMatching, match_weights
+    from onebasin.match.options import WeightMatching
+    from onebasin.match.pair import Pair
+    from onebasin.match.weights import match_weights
 
     form = opened(folder)
     task = task_for(folder.name, data, form, MODELS[folder.name][3])
@@ -202,8 +206,9 @@ def reordered(pair: Any, found: Any, heads: str) -> Iterator[tuple[tuple[int, ..
 
 def metrics(zoo: Path) -> dict[str, Any]:
     """How often each metric picks the planted order of heads (and of queries in them), over layers and draws."""
-    from onebasin.match import Pair
-    from onebasin.match.heads import METRICS, match_heads
+    from onebasin.match.heads import match_heads
+    from onebasin.match.pair import Pair
+    from onebasin.papers.head_metrics import METRICS
 
     result: dict[str, Any] = {"draws": DRAWS}
     for name in MODELS:

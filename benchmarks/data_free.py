@@ -10,7 +10,6 @@ The pairs are measured side by side, one process each, so seconds are not those 
 import statistics
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,40 +50,47 @@ def draw(results: dict[str, Any], file: Path) -> None:
 
 
 def measure_pair(zoo: Path, data: Path, pair: str, device: str) -> dict[str, Any]:
-    from onebasin import Checkpoint
-    from onebasin.aligning import align
-    from onebasin.automatic import QUICK, choose
+    import torch
 
+    from onebasin import Checkpoint
+    from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.methods.method import Job
+    from onebasin.methods.registry import read_method
+    from onebasin.methods.weight import Weight
+
+    where = torch.device(device)
     a, b = (Checkpoint.open(zoo / f"{pair}-{side}") for side in (0, 1))
     test, _ = tasks(pair, data, a)
     start = time.perf_counter()
-    by_weight = align(a, b)
+    by_weight = Weight().run(Ensemble.of((a, b)), None, Job(torch.device("cpu")))
     rows: dict[str, Any] = {
         "none": curves(a, b, None, test, device),
         "weight": {"seconds": round(time.perf_counter() - start, 1), **curves(a, b, by_weight, test, device)},
     }
     for seed in SEEDS:
         start = time.perf_counter()
-        chosen = choose((a, b), options=replace(QUICK, seed=seed), device=device)
-        row = {"seconds": round(time.perf_counter() - start, 1), "why": chosen.why}
-        rows[f"auto, seed {seed}"] = {**row, **curves(a, b, chosen.pairs[0], test, device)}
+        method = read_method("auto", {"learned": {"seed": seed}}, where).resolve(None)
+        chosen = method.run(Ensemble.of((a, b)), None, Job(where))
+        row = {"seconds": round(time.perf_counter() - start, 1), "why": chosen.course["why"]}
+        rows[f"auto, seed {seed}"] = {**row, **curves(a, b, chosen, test, device)}
         print(pair, seed, [round(rows[f"auto, seed {seed}"][path]["barrier"]["loss"], 4) for path in PATHS],
               row["seconds"], file=sys.stderr, flush=True)  # fmt: skip
     spread = {path: [rows[f"auto, seed {seed}"][path]["barrier"]["loss"] for seed in SEEDS] for path in PATHS}
     summary = {p: {"mean": statistics.mean(x), "deviation": statistics.stdev(x)} for p, x in spread.items()}
-    starts = {"weight": by_weight.matched, "auto": chosen.learned[1].alignment}
-    learning = {name: learned(a, b, begin, data, pair, device) for name, begin in starts.items()}
+    starts = {"weight": by_weight, "auto": chosen}
+    learning = {name: learned(begin, data, pair, device) for name, begin in starts.items()}
     found = {"methods": rows, "auto, all seeds": summary, "learned with labels from": learning}
     return {"task": about(test), **found}
 
 
-def learned(a: Any, b: Any, start: Any, data: Path, pair: str, device: str) -> dict[str, list[float]]:
+def learned(start: Any, data: Path, pair: str, device: str) -> dict[str, list[float]]:
     """Steps and the midpoint's loss on held-back samples, from one start."""
-    from onebasin.learn import LearnedMatching, learn
+    from onebasin.learn.learning import learn
+    from onebasin.learn.options import LearnedMatching
     from onebasin.tasks import load_task
 
     samples, length = SAMPLES.get(pair.split("-")[0], (1000, 256))
-    task = load_task(task_of(pair, data, test=False), a, samples=samples, length=length)
+    task = load_task(task_of(pair, data, test=False), start.ensemble.models[0], samples=samples, length=length)
     options = LearnedMatching(steps=STEPS, batch=64, lr=3e-3, eval_every=25, compile="off")
-    found = learn(a, b, start, task, 500, options, device=device)
-    return {"step": [x.step for x in found.history], "midpoint loss": [x.midpoint for x in found.history]}
+    history = learn(start, task, 500, options, device=device).course["learning"]["history"]
+    return {"step": [x["step"] for x in history], "midpoint loss": [x["midpoint"] for x in history]}

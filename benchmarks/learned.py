@@ -8,7 +8,8 @@ keep what results/learned.json holds):
 
 Every row is three seeds of the data order.  Barriers are on the factor path with 11 points unless said, on all 10,000
 test images, 1,000 validation windows or 7,600 test texts; the best state of a run is chosen on samples held back from
-the training split.  Where permutations are soft the moved B is another model: its loss is beside that of B itself.
+the training split.  Where permutations are soft the moved B is another model: its loss is beside that of B itself, and
+the barrier is above the line between the true end points.
 ONEBASIN_SEEDS=0 takes fewer seeds, ONEBASIN_TINY=1 a few steps on few samples, to try the file on any machine.
 ONEBASIN_WORKERS=14 takes that many runs side by side; seconds are then not those of a free machine.  Starts and runs
 are kept in the folder .learned beside this file, so that a measurement that was cut short goes on where it was; without
@@ -47,7 +48,7 @@ EPOCH = 375  # batches of 128 in the 48,000 images that are left of CIFAR-10
 IMAGES = {"batch": 128, "augment": True, "steps": 8 * EPOCH, "lr": 3e-3, "eval_every": EPOCH // 2}
 SHORT = {**IMAGES, "steps": 2 * EPOCH}
 LANGUAGE = {"batch": 64, "steps": 5000, "optimizer": "muon", "lr": 3e-2, "two_sided": True, "eval_every": 250}
-NORMAL, HIGHEST = {"law": "normal"}, {"law": "highest"}
+NORMAL, HIGHEST = {"paper": {"law": "normal"}}, {"law": "highest"}
 LOWEST = {**LANGUAGE, **HIGHEST, "lr": 1e-2, "eval_every": 100}  # heights are measured often, and rates are low
 DEFAULT = ("residual", "qk", "ov")
 TEXTS = {"batch": 128, "steps": 1000, "lr": 3e-3, "eval_every": 100}
@@ -60,8 +61,9 @@ def with_gains(*learn: str) -> dict[str, Any]:
     return {**LOWEST, "lr": 1.5e-2, "eval_every": 50, "learn": (*learn, "gains")}
 
 
-ONLY_PERMUTATIONS = {"learn": ("heads", "units"), "permutations": "straight-through"}
-SOFT = {**ONLY_PERMUTATIONS, "permutations": "soft"}
+STRAIGHT = {"paper": {"permutations": "straight-through"}}
+ONLY_PERMUTATIONS = {"learn": ("heads", "units"), **STRAIGHT}
+SOFT = {**ONLY_PERMUTATIONS, "paper": {"permutations": "soft"}}
 
 # experiment -> row -> (pair, start, options)
 Row = tuple[str, str, dict[str, Any]]
@@ -82,14 +84,15 @@ EXPERIMENTS: dict[str, dict[str, Row]] = {
         "λ where the path is highest, gains, recentred": (
             "llama-wikitext2", "activation", {**with_gains(*SCALED), "recentre_every": 25},
         ),
+        "λ where the path is highest, gains": ("llama-wikitext2", "activation", with_gains(*SCALED)),
         "λ ~ N(0.5, 0.1)": ("llama-wikitext2", "activation", {**LANGUAGE, **NORMAL, "learn": SCALED}),
     },
     "bert": {
         "factor path": ("bert-agnews", "activation", TEXTS),
         "with straight-through permutations": (
-            "bert-agnews", "activation", {**TEXTS, "learn": EVERYTHING, "permutations": "straight-through"},
+            "bert-agnews", "activation", {**TEXTS, "learn": EVERYTHING, **STRAIGHT},
         ),
-        "with soft permutations": ("bert-agnews", "activation", {**TEXTS, "learn": EVERYTHING, "permutations": "soft"}),
+        "with soft permutations": ("bert-agnews", "activation", {**TEXTS, **SOFT, "learn": EVERYTHING}),
     },
     "starts": {
         "identity": (ADAMW, "none", SHORT),
@@ -103,16 +106,16 @@ EXPERIMENTS: dict[str, dict[str, Row]] = {
     "permutations": {
         "permutations only": (ADAMW, "activation", {**SHORT, **ONLY_PERMUTATIONS}),
         "rotations and insides (default)": (ADAMW, "activation", SHORT),
-        "both": (ADAMW, "activation", {**SHORT, "learn": EVERYTHING, "permutations": "straight-through"}),
+        "both": (ADAMW, "activation", {**SHORT, "learn": EVERYTHING, **STRAIGHT}),
     },
     "laws": {
         "middle": (ADAMW, "activation", SHORT),
-        **{law: (ADAMW, "activation", {**SHORT, "law": law}) for law in ("half", "full", "normal")},
+        **{law: (ADAMW, "activation", {**SHORT, "paper": {"law": law}}) for law in ("half", "full", "normal")},
     },
     "soft": {
         "straight-through": (ADAMW, "activation", {**SHORT, **ONLY_PERMUTATIONS}),
         "soft": (ADAMW, "activation", {**SHORT, **SOFT}),
-        "soft, λ on [0, 1]": (ADAMW, "activation", {**SHORT, **SOFT, "law": "full"}),
+        "soft, λ on [0, 1]": (ADAMW, "activation", {**SHORT, **SOFT, "paper": {"permutations": "soft", "law": "full"}}),
     },
 }  # fmt: skip
 Job = tuple[str, str, str]  # pair, start, options as JSON: the same run may stand in several tables
@@ -189,13 +192,18 @@ def prepare(folder: Path, jobs: list[Job]) -> None:
 
 
 def save_start(folder: Path, name: str, method: str) -> None:
-    from onebasin.aligning import align
+    import torch
+
+    from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.methods.method import Job
+    from onebasin.methods.registry import methods
 
     a, b, train, _ = opened(folder, name)
     probes = train.first(50 if TINY else PROBES[name.split("-")[0]])
     place = start_of(folder, name, method)
     if not place.exists():
-        align(a, b, method, batches=[x for x, _ in probes.batches(50)]).alignment.save(place)
+        job = Job(torch.device("cpu"), batch_size=50)
+        methods()[method]().run(Ensemble.of((a, b)), probes, job).alignment.save(place)
 
 
 def start_of(folder: Path, name: str, method: str) -> Path:
@@ -232,60 +240,72 @@ def kept_run(folder: Path, device: str, job: Job) -> dict[str, Any]:
 
 def run(folder: Path, device: str, job: Job, state: Path | None = None) -> dict[str, Any]:
     """Learn, write B in A's gauge, and measure both as any other pair of checkpoints."""
+    import torch
+
     from onebasin import Alignment
+    from onebasin.ensemble.ensemble import Ensemble
     from onebasin.landscape import measure as curve_of
+    from onebasin.match.many import aligned_by, as_they_are
+    from onebasin.methods.learned import Learned
+    from onebasin.methods.method import Job as Running
+    from onebasin.papers.analysis import analyse
     from onebasin.paths import path_between
-    from onebasin.learn import LearnedMatching, aligned, analyse, learn
-    from onebasin.verification.certificate import certificate
     from onebasin.tasks import training
+    from onebasin.verification.certificate import certificate
 
     (name, start, text), kind = job, job[0].split("-")[0]
     a, b, train, test = opened(folder, name)
-    given = json.loads(text)
-    options = LearnedMatching(**{**given, "learn": tuple(given.get("learn", LearnedMatching.learn)), **SMALL})
+    method = Learned(**{**json.loads(text), **SMALL})
     data, held = training(train).split(20 if TINY else HELD[kind])
-    base = None if start == "none" else Alignment.load(start_of(folder, name, start))
+    base = as_they_are(Ensemble.of((a, b)))
+    if start != "none":
+        base = aligned_by(base.ensemble, [base.alignments[0], Alignment.load(start_of(folder, name, start))], {})
     began = time.perf_counter()
-    learned = learn(a, b, base, data, held, options, device=device, folder=state)
-    seconds = time.perf_counter() - began
-    pair = aligned(a, b, learned)
-    ends = pair.a.in_memory(), pair.b.in_memory()
-    found: dict[str, Any] = {"seed": options.seed, "seconds": round(seconds, 1), "best step": learned.best_step}
+    pair = method.refine(base, data, held, Running(torch.device(device), state))
+    seconds, course = time.perf_counter() - began, pair.course["learning"]
+    ends, loss_of_b = [model.in_memory() for model in pair.models], loss_of(b, test, device)
+    found: dict[str, Any] = {"seed": method.seed, "seconds": round(seconds, 1), "best step": course["best_step"]}
     for path in ("factor", "circuit") if name == "vit-cifar10-l2" else ("factor",):
         curve = curve_of(path_between(path, *ends), test, 3 if TINY else 11, batch_size=250, device=device)
         found |= {
-            "barrier" if path == "factor" else "circuit barrier": curve.barrier,
+            "barrier" if path == "factor" else "circuit barrier": height(curve, loss_of_b),
             f"{path} curve": [round(e.loss, 5) for e in curve.evaluations],
         }
         if path == "factor":
-            found |= {"midpoint loss": curve.evaluations[len(curve.weights) // 2].loss, **metrics(curve)}
-    found["loss of B"] = loss_of(b, test, device)
-    found["output drift of aligned B"] = certificate(b, pair)["output_drift"]
+            found |= {"midpoint loss": curve.evaluations[len(curve.points) // 2].loss, **metrics(curve)}
+    found["loss of B"] = loss_of_b
+    found["output drift of aligned B"] = certificate(pair)["output_drift"]
     found["ends on held-back samples"] = (loss_of(a, held, device) + loss_of(b, held, device)) / 2
-    found["history"] = history(learned.history)
-    found["what moved"] = {
-        space: about for space, about in analyse(learned).items() if space.count(".") < 2 or ".0." in space
-    }
+    found["history"] = history(course["history"])
+    moved = analyse(base, pair).items()
+    found["what moved"] = {space: about for space, about in moved if space.count(".") < 2 or ".0." in space}
     return found
 
 
-def history(points: Any) -> dict[str, list[Any]]:
+def height(curve: Any, loss_of_b: float) -> float:
+    """The barrier above the line between the true end points: soft permutations make B another model."""
+    loss_of_a, losses = curve.evaluations[0].loss, [e.loss for e in curve.evaluations]
+    chords = [(1 - share) * loss_of_a + share * loss_of_b for share in curve.shares]
+    return max(0.0, *(loss - chord for loss, chord in zip(losses, chords, strict=True)))
+
+
+def history(points: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """The course of a run, one list a quantity."""
     names = {"step": "step", "seen": "seen", "training loss": "train_loss", "midpoint": "midpoint"}
-    columns = {name: [getattr(point, field) for point in points] for name, field in names.items()}
-    return {**columns, "seconds": [round(point.seconds, 2) for point in points]}
+    columns = {name: [point[field] for point in points] for name, field in names.items()}
+    return {**columns, "seconds": [round(point["seconds"], 2) for point in points]}
 
 
 def metrics(curve: Any) -> dict[str, float]:
     """Of the midpoint, and of the ends."""
-    middle = curve.evaluations[len(curve.weights) // 2].metrics["accuracy"]
-    ends = sum(e.metrics["accuracy"] for e in curve.ends) / 2
+    middle = curve.evaluations[len(curve.points) // 2].metrics["accuracy"]
+    ends = sum(e.metrics["accuracy"] for e in curve.vertices) / 2
     return {
         "barrier error": curve.barrier_error,
         "metric": middle,
         "metric of the ends": ends,
         "excess over the ends": middle - ends,
-        "loss of moved B": curve.ends[1].loss,
+        "loss of moved B": curve.vertices[1].loss,
     }
 
 

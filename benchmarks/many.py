@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ NAMES = ["vit-0", "vit-1", "vit-2"]
 LEARN = {"steps": 1000, "batch": 128, "lr": 3e-3, "augment": True, "eval_every": 100, "compile": "off"}
 WAYS = (
     "as they are", "pairwise, weight", "pairwise, activation", "universe, weight", "universe, activation",
-    "refined, alpha 0.1", "refined, alpha 1", "refined, alpha 0.1, in turn",
+    "refined, alpha 0.1", "refined, alpha 1",
 )  # fmt: skip
 FLAT = 0.05
 DRAWN = ("as they are", "universe, activation", "refined, alpha 1")
@@ -57,8 +56,8 @@ def measure() -> dict[str, Any]:
 
 def surface(found: dict[str, Any]) -> dict[str, Any]:
     """As columns: the models, the middles of A–B, A–C and B–C, the centre, and the rest of the triangle."""
-    shares = [list(column) for column in zip(*found["weights"], strict=True)]
-    kept = {"task": found["task"], "weights": dict(zip(NAMES, shares, strict=True))}
+    shares = [list(column) for column in zip(*found["shares"], strict=True)]
+    kept = {"task": found["task"], "shares": dict(zip(NAMES, shares, strict=True))}
     return {**kept, **columns(found["points"]), "barrier": found["barrier"]}
 
 
@@ -70,9 +69,9 @@ def measure_way(folder: Path, way: str, device: str) -> dict[str, Any]:
     start = time.perf_counter()
     together, told = brought_together(models, train_task, way, device)
     seconds = time.perf_counter() - start
-    simplex = FactorPath(*[model.in_memory() for model in together])
-    surface = measure(simplex, test, 3 if TINY else None, batch_size=250, device=device)
-    excess = [surface.excess(i) for i in range(len(surface.weights))]
+    path = FactorPath(*(model.in_memory() for model in together))
+    surface = measure(path, test, 3 if TINY else None, batch_size=250, device=device)
+    excess = [surface.excess(i) for i in range(len(surface.points))]
     found = surface.as_dict()
     centre = found["centre"]
     print(way, "centre", centre["excess"], "sup", surface.barrier, round(seconds), "s", file=sys.stderr, flush=True)
@@ -89,29 +88,31 @@ def measure_way(folder: Path, way: str, device: str) -> dict[str, Any]:
 
 def brought_together(models: list[Any], task: Any, way: str, device: str) -> tuple[list[Any], dict[str, Any]]:
     """(the models in the basis of the first, what there is to tell)."""
-    from onebasin.aligning import align, match_forms
-    from onebasin.learn import LearnedMatching, aligned_together, learn_together
-    from onebasin.universe import match_universe
-    from onebasin.ensemble.storage import facts
+    import torch
+
+    from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.learn.learning import learn
+    from onebasin.learn.options import LearnedMatching
+    from onebasin.methods.activation import Activation
+    from onebasin.methods.method import Job
+    from onebasin.methods.weight import Weight
 
     if way == "as they are":
         return models, {}
-    batches = [x for x, _ in task.first(100 if TINY else 500).batches(50)]
     kind, _, how = way.partition(", ")
-    method = "weight" if how == "weight" else "activation"
-    options = {"method": method, "batches": batches if method == "activation" else None}
+    method = Weight() if how == "weight" else Activation()
+    probes, job = task.first(100 if TINY else 500), Job(torch.device("cpu"), batch_size=50)
     if kind == "pairwise":
-        return [models[0], *(align(models[0], other, **options).b for other in models[1:])], {}
-    universe = match_universe(models, partial(match_forms, **options))
+        pairs = [method.run(Ensemble.of((models[0], other)), probes, job) for other in models[1:]]
+        return [models[0], *(pair.models[1] for pair in pairs)], {}
+    universe = method.run(Ensemble.of(models), probes, job)
     if kind == "universe":
-        return [models[0], *(pair.b for pair in universe.aligned())], facts(universe)
-    alpha, _, turns = how.removeprefix("alpha ").partition(", ")
+        return list(universe.models), dict(universe.course["universe"])
     small = {"steps": 3, "batch": 8, "eval_every": 2} if TINY else {}
-    chosen = LearnedMatching(**{**LEARN, **small}, alpha=float(alpha), turns="in-turn" if turns else "together")
-    held = 20 if TINY else 2000
-    learned = learn_together(models, universe.alignments, task, held, chosen, device=device)
-    together, _ = aligned_together(models, learned)
-    return list(together), {"history": [[p.step, p.train_loss, p.midpoint] for p in learned[1].history]}
+    options = LearnedMatching(**{**LEARN, **small}, alpha=float(how.removeprefix("alpha ")))
+    learned = learn(universe, task, 20 if TINY else 2000, options, device=device)
+    history = learned.course["learning"]["history"]
+    return list(learned.models), {"history": [[x["step"], x["train_loss"], x["midpoint"]] for x in history]}
 
 
 def draw(ways: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """Matching without labels on the trained pairs: barriers on full test splits, and scrambled copies put back.
 
-Every pair is measured as stored ("none"), aligned by weights ("weight", the P1 presets, and permutations alone), by
-activations (500 training images, 200 training windows or 500 training texts, labels unused) and by the automatic method
-without data ("auto") and with the same unlabelled inputs ("auto, unlabelled inputs"), on both paths, 11 points.  A
+Every pair is measured as stored ("none"), aligned by weights ("weight", the presets of the first paper, permutations
+alone), by activations (500 training images, 200 training windows or 500 training texts, labels unused) and by the
+automatic method without data ("auto") and with the same unlabelled inputs ("auto, unlabelled inputs"), on both paths, 11 points.  A
 scrambled copy is a random element of every space (condition up to 10) written in float32; "excess" is the loss of its
 average with the original less the original's own.
 
@@ -10,6 +10,7 @@ The pairs are measured side by side, one process each, so seconds are not those 
 """
 
 import csv
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,10 @@ from _compact import curve
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 NEEDS = (SHARED / "zoo", SHARED / "data")
 PAIRS = ("vit-cifar10-l2", "vit-cifar10-adamw", "gpt2-wikitext2", "llama-wikitext2", "bert-agnews")
+TINY = bool(os.environ.get("ONEBASIN_TINY"))  # few samples, to try the file on any machine
 TEST = {"vit": (10_000, None), "gpt2": (1000, 256), "llama": (1000, 256), "bert": (7600, 64)}
+if TINY:
+    TEST = {kind: (20, length) for kind, (_, length) in TEST.items()}
 PATHS = ("factor", "circuit")
 PROBES = {"vit": 500, "gpt2": 200, "llama": 200, "bert": 500}
 
@@ -88,24 +92,28 @@ def tasks(name: str, data: Path, checkpoint: Any) -> tuple[Any, Any]:
 
 def alignments(a: Any, b: Any, probes: Any, device: str) -> Iterator[tuple[str, Any, float]]:
     """(method, aligned pair, seconds), beginning with the files as they are."""
-    from onebasin.aligning import align
-    from onebasin.automatic import choose
-    from onebasin.match import PRESETS
+    import torch
 
-    batches = [inputs for inputs, _ in probes.batches(50)]
-    ways: dict[str, Callable[[], Any]] = {
-        "weight": lambda: align(a, b),
-        "weight, permutations only": lambda: align(a, b, weight=PRESETS["permutation"]),
-        "weight, p1-paper": lambda: align(a, b, weight=PRESETS["p1-paper"]),
-        "weight, p1-code": lambda: align(a, b, weight=PRESETS["p1-code"]),
-        "activation": lambda: align(a, b, "activation", batches=batches, device=device),
-        "auto": lambda: choose((a, b), device=device).pairs[0],
-        "auto, unlabelled inputs": lambda: choose((a, b), probes.unlabelled(), device=device).pairs[0],
+    from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.methods.method import Job
+    from onebasin.methods.registry import read_method
+
+    where = torch.device(device)
+    ways: dict[str, tuple[str, dict[str, Any], Any]] = {  # name -> method, its section, data
+        "weight": ("weight", {}, None),
+        "weight, permutations only": ("weight", {"preset": "permutation"}, None),
+        "weight, p1-paper": ("weight", {"preset": "p1-paper"}, None),
+        "weight, p1-code": ("weight", {"preset": "p1-code"}, None),
+        "activation": ("activation", {}, probes.unlabelled()),
+        "auto": ("auto", {}, None),
+        "auto, unlabelled inputs": ("auto", {}, probes.unlabelled()),
     }
     yield "none", None, 0.0
-    for method, way in ways.items():
+    for name, (method, section, data) in ways.items():
         start = time.perf_counter()
-        yield method, way(), time.perf_counter() - start
+        ready = read_method(method, {method: section} if section else {}, where).resolve(data)
+        job = Job(torch.device("cpu") if method == "weight" else where, batch_size=50)
+        yield name, ready.run(Ensemble.of((a, b)), data, job), time.perf_counter() - start
 
 
 def measure_pair(zoo: Path, data: Path, pair: str, device: str) -> dict[str, Any]:
@@ -135,22 +143,27 @@ def curves(a: Any, b: Any, aligned: Any, test: Any, device: str) -> dict[str, An
     from onebasin.paths import path_between
     from onebasin.verification.certificate import certificate
 
-    ends = (a, b) if aligned is None else (aligned.a.in_memory(), aligned.b.in_memory())
+    ends = (a, b) if aligned is None else [model.in_memory() for model in aligned.models]
     row: dict[str, Any] = {}
     for path in PATHS:
         found = curve_of(path_between(path, *ends), test, 11, batch_size=250, device=device)
         row[path] = curve(found.as_dict())
     if aligned is not None:
-        report = certificate(b, aligned)
+        report = certificate(aligned)
         row |= {"output drift of aligned B": report["output_drift"], "gauge": report["gauge"]}
+        row |= {key: aligned.course[key] for key in ("heights", "kept") if key in aligned.course}
     return row
 
 
 def put_back(folder: Path, data: Path, device: str, copy: Path) -> dict[str, float]:
     """Scramble one model, write it in float32, and merge it with the original by weights alone."""
+    import torch
+
     from onebasin import Alignment, Checkpoint, canonicalize, transport
-    from onebasin.aligning import align
+    from onebasin.ensemble.ensemble import Ensemble
     from onebasin.landscape import evaluate
+    from onebasin.methods.method import Job
+    from onebasin.methods.weight import Weight
     from onebasin.paths import FactorPath
 
     original = Checkpoint.open(folder)
@@ -158,11 +171,11 @@ def put_back(folder: Path, data: Path, device: str, copy: Path) -> dict[str, flo
     transport(form, Alignment.random(form.spec, seed=5, condition=10.0)).save(copy, dtype="F32")
     scrambled = Checkpoint.open(copy)
     test, _ = tasks(folder.name, data, original)
-    aligned = align(original, scrambled)
+    aligned = Weight().run(Ensemble.of((original, scrambled)), None, Job(torch.device("cpu")))
     own = evaluate(FactorPath(original, original).model(0.0, device=device), test, batch_size=250, device=device).loss
     losses = {
         "plain averaging": FactorPath(original, scrambled),
-        "after weight matching": FactorPath(aligned.a.in_memory(), aligned.b.in_memory()),
+        "after weight matching": FactorPath(*(model.in_memory() for model in aligned.models)),
     }
     excess = {
         name: evaluate(path.model(0.5, device=device), test, batch_size=250, device=device).loss - own

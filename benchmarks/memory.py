@@ -114,7 +114,7 @@ def watched_align(folder: Path, width: int) -> dict[str, float]:
     weights.Ascent.match_attention = watching("attention", weights.Ascent.match_attention)  # type: ignore[method-assign]
     try:
         main(["align", str(folder / "0"), str(folder / "1"), "-o", str(folder / "out"), "--device", "cpu", "--quiet",
-              "--set", f"matching.sweeps={SWEEPS}"])  # fmt: skip
+              "--method", "weight", "--set", f"weight.sweeps={SWEEPS}"])  # fmt: skip
     except SystemExit as done:
         if done.code:
             raise

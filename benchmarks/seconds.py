@@ -17,7 +17,9 @@ def measure() -> dict[str, Any]:
     import torch
 
     from onebasin import Checkpoint
-    from onebasin.aligning import align
+    from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.methods.method import Job
+    from onebasin.methods.weight import Weight
 
     torch.set_num_threads(THREADS)
     results: dict[str, Any] = {"threads": THREADS}
@@ -26,8 +28,8 @@ def measure() -> dict[str, Any]:
         for pair in PAIRS:
             start = time.perf_counter()
             a, b = (Checkpoint.open(Path(scratch) / f"{pair}-{side}") for side in (0, 1))
-            found = align(a, b).matched
+            found = Weight().run(Ensemble.of((a, b)), None, Job(torch.device("cpu"))).course
             seconds = round(time.perf_counter() - start, 1)
-            results[pair] = {"seconds": seconds, "sweeps": len(found.distances) - 1, "converged": found.converged}
+            results[pair] = {"seconds": seconds, "sweeps": found["sweeps"], "converged": found["converged"]}
             print(pair, results[pair], file=sys.stderr, flush=True)
     return results

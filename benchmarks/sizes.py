@@ -6,7 +6,6 @@ The smaller is widened exactly, then both are one size.  The path is measured at
     as they are          widened, not aligned
     weight, activation   matching
     learned              from activations, λ uniform on [0.4, 0.6]
-    learned, small-end   the same, with the share of the larger model uniform on [0.2, 0.5] (P1's code)
     learned, full        the same, with λ uniform on [0, 1]
 
 ONEBASIN_TINY=1 takes a few steps on few samples, to try the file on any machine; ONEBASIN_WORKERS as many rows side by
@@ -31,7 +30,7 @@ LEARN = {
     "vit": {"steps": 800, "batch": 128, "lr": 3e-3, "augment": True, "eval_every": 100, "compile": "off"},
     "gpt2": {"steps": 800, "batch": 64, "lr": 1e-2, "eval_every": 100, "compile": "off"},
 }
-WAYS = ("as they are", "weight", "activation", "learned", "learned, small-end", "learned, full")
+WAYS = ("as they are", "weight", "activation", "learned", "learned, full")
 
 
 def measure() -> dict[str, Any]:
@@ -76,11 +75,11 @@ def measure_way(folder: Path, kind: str, width: int, other: int, way: str, devic
 
     (a, b), train_task, test = opened(folder, [f"{kind}-{width}", f"{kind}-{other}"], kind)
     start = time.perf_counter()
-    ends = aligned_ends(a, b, train_task, way, kind, device)
+    ends = (a, b) if way == "as they are" else aligned_ends(a, b, train_task, way, kind, device)
     seconds = time.perf_counter() - start
     curve = curve_of(path_between("factor", *ends), test, 3 if TINY else 11, batch_size=250, device=device)
-    excess = {f"{w:.1f}": e.loss - curve.chord(w) for w, e in zip(curve.weights, curve.evaluations, strict=True)}
-    middle = curve.evaluations[len(curve.weights) // 2].metrics["accuracy"]
+    excess = {f"{share:.1f}": curve.excess(i) for i, share in enumerate(curve.shares)}
+    middle = curve.evaluations[len(curve.shares) // 2].metrics["accuracy"]
     print(kind, width, other, way, curve.barrier, round(seconds), "s", file=sys.stderr, flush=True)
     return {
         "barrier": curve.barrier,
@@ -88,27 +87,31 @@ def measure_way(folder: Path, kind: str, width: int, other: int, way: str, devic
         "excess at 0.1": excess.get("0.1"),
         "excess at 0.9": excess.get("0.9"),
         "midpoint accuracy": middle,
-        "accuracy of the ends": [e.metrics["accuracy"] for e in curve.ends],
+        "accuracy of the ends": [e.metrics["accuracy"] for e in curve.vertices],
         "losses": [round(e.loss, 5) for e in curve.evaluations],
         "seconds": round(seconds, 1),
     }
 
 
-def aligned_ends(a: Any, b: Any, task: Any, way: str, kind: str, device: str) -> tuple[Any, Any]:
-    from onebasin.aligning import align
-    from onebasin.learn import LearnedMatching, aligned, learn
+def aligned_ends(a: Any, b: Any, task: Any, way: str, kind: str, device: str) -> list[Any]:
+    import torch
 
-    if way == "as they are":
-        return a, b
-    if way == "weight":
-        found = align(a, b, "weight")
-    else:
-        probes = task.first(100 if TINY else 500 if kind == "vit" else 200)
-        found = align(a, b, "activation", batches=[x for x, _ in probes.batches(50)])
-        if way.startswith("learned"):
-            law = way.partition(", ")[2] or "middle"
-            small = {"steps": 3, "batch": 8, "eval_every": 2} if TINY else {}
-            options = LearnedMatching(**{**LEARN[kind], **small}, law=law)
-            held = 20 if TINY else 2000 if kind == "vit" else 200
-            found = aligned(a, b, learn(a, b, found.matched, task, held, options, device=device))
-    return found.a.in_memory(), found.b.in_memory()
+    from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.learn.learning import learn
+    from onebasin.learn.options import LearnedMatching
+    from onebasin.methods.activation import Activation
+    from onebasin.methods.method import Job
+    from onebasin.methods.weight import Weight
+    from onebasin.papers.options import PaperLearning
+    from onebasin.papers.strategies import variation_of
+
+    probes = task.first(100 if TINY else 500 if kind == "vit" else 200)
+    method = Weight() if way == "weight" else Activation()
+    found = method.run(Ensemble.of((a, b)), probes, Job(torch.device("cpu"), batch_size=50))
+    if way.startswith("learned"):
+        small = {"steps": 3, "batch": 8, "eval_every": 2} if TINY else {}
+        options = LearnedMatching(**{**LEARN[kind], **small})
+        variation = variation_of(PaperLearning(law="full" if way == "learned, full" else None))
+        held = 20 if TINY else 2000 if kind == "vit" else 200
+        found = learn(found, task, held, options, variation, device=device)
+    return [model.in_memory() for model in found.models]

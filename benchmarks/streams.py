@@ -43,24 +43,26 @@ def measure() -> dict[str, Any]:
 
 def measure_pair(folder: Path, device: str, name: str) -> dict[str, Any]:
     from onebasin import Alignment
-    from onebasin.alignment import transport
-    from onebasin.learn import LearnedMatching, learn
-    from onebasin.learn.learned import forms_of
+    from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.learn.learning import learn
+    from onebasin.learn.options import LearnedMatching
+    from onebasin.match.many import aligned_by
     from onebasin.tasks import training
 
     a, b, train, test = opened(folder, name)
-    base = Alignment.load(start_of(folder, name, "activation"))
+    ensemble = Ensemble.of((a, b))
+    base = [Alignment.identity(ensemble.spec), Alignment.load(start_of(folder, name, "activation"))]
+    start = aligned_by(ensemble, base, {})
     options = LearnedMatching(**{"steps": STEPS, "eval_every": STEPS, **OPTIONS[name], **SMALL})
     data, held = training(train).split(20 if TINY else HELD[name.split("-")[0]])
-    learned = learn(a, b, base, data, held, options, device=device)
-    first, second = forms_of((a, b))
+    learned = learn(start, data, held, options, device=device)
+    course = learned.course["learning"]
     inputs = [x for x, _ in test.first(4 if TINY else SAMPLES).batches(50)]
-    own = streams(first, inputs)
-    matched, moved = (streams(form, inputs) for form in (transport(second, base), learned.moved(second)))
+    own, matched, moved = (streams(form, inputs) for form in (*start.forms, learned.forms[1]))
     return {
         "options": OPTIONS[name],
-        "height at 1/2, matched": round(learned.history[0].midpoint - sum(learned.ends) / 2, 4),
-        "height at 1/2, learned": round(learned.barrier, 4),
+        "height at 1/2, matched": round(course["history"][0]["midpoint"] - sum(course["ends"]) / 2, 4),
+        "height at 1/2, learned": round(course["barrier"], 4),
         "correlation by layer, matched": [round(correlation(*pair), 3) for pair in zip(own, matched, strict=True)],
         "correlation by layer, learned": [round(correlation(*pair), 3) for pair in zip(own, moved, strict=True)],
         "of the best rotation": [round(reachable(*pair), 3) for pair in zip(own, matched, strict=True)],

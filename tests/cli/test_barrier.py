@@ -52,7 +52,8 @@ def test_a_table_and_the_barrier(run, pair):
     a, b = (Checkpoint.open(folder) for folder in pair)
     curve = measure(FactorPath(a, b), load_task("builtin:python", a, samples=4), 3)
     assert f"barrier {curve.barrier:.4f} ± {curve.barrier_error:.4f} at λ = {curve.barrier_at:.3g}" in lines[4]
-    assert f"end points {curve.ends[0].loss:.4f} and {curve.ends[1].loss:.4f}; factor path, 3 points" in lines[4]
+    first, last = curve.vertices
+    assert f"end points {first.loss:.4f} and {last.loss:.4f}; factor path, 3 points" in lines[4]
     assert lines[5] == "builtin:python:test, split test, 4 samples"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from helpers.pages import DOCS, README, prose, results, rows
 
 
-def test_the_readme_quotes_what_other_tools_made_of_our_folders():
+def test_the_page_on_merging_quotes_what_other_tools_made_of_our_folders():
     measured = results("interop")
-    text = prose(README)
+    text = prose(DOCS / "merge.md")
     merges = measured["linear merge"]
     for row in merges.values():
         theirs, ours = row["loss, mergekit's average of A and aligned B"], row["loss, onebasin merge"]
@@ -36,7 +36,7 @@ def test_the_estimate_of_memory_is_near_what_was_measured():
         assert row["largest tensor in matching attention, D·D"] <= 2 < measured["heads"]
 
 
-def test_the_readme_quotes_what_was_measured():
+def test_the_page_on_certificates_quotes_what_was_measured():
     verified = results("core")["verify"]
     assert all(result["holds"] for result in verified.values())
     expected = []
@@ -49,7 +49,7 @@ def test_the_readme_quotes_what_was_measured():
         }
         rounded = [f"{worst['drift', d]} ({worst['rounding alone', d]})" for d in ("float32", "bfloat16")]
         expected.append([f"`{pair}`", worst["drift", "float64"], *rounded])
-    assert rows(README, "pair | float64 | float32 | bfloat16, as stored") == expected
+    assert rows(DOCS / "certificate.md", "pair | float64 | float32 | bfloat16, as stored") == expected
 
 
 def barriers(row: dict[str, Any]) -> str:
@@ -58,14 +58,17 @@ def barriers(row: dict[str, Any]) -> str:
 
 def test_the_readme_quotes_the_barriers_that_were_measured():
     pairs = {name: found for name, found in results("matching").items() if isinstance(found, dict)}
-    methods = ("none", "weight", "weight, permutations only", "auto", "activation", "auto, unlabelled inputs")
+    learned = {}
+    for group in results("learned").values():
+        for x in group.values():
+            learned[x["pair"]] = min(x["barrier"]["mean"], learned.get(x["pair"], 9.0))
     expected = []
     for pair, found in pairs.items():
         losses = found["methods"]["none"]["factor"]["loss"]
-        cells = [barriers(found["methods"][method]) for method in methods]
-        expected.append([f"`{pair}`", f"{losses[0]:.3f} / {losses[-1]:.3f}", *cells])
-    header = "pair | end points | as stored | `weight` | permutations only | `auto` | `activation` | `auto` with inputs"
-    assert rows(README, header) == expected
+        heights = (found["methods"][method]["factor"]["barrier"]["loss"] for method in ("none", "weight", "auto"))
+        cells = [f"{losses[0]:.3f} / {losses[-1]:.3f}", *(f"{x:.2f}" for x in heights), f"{learned[pair]:.3f}"]
+        expected.append([f"`{pair}`", *cells])
+    assert rows(README, "pair | end points | as stored | `weight` | `auto` | learned with labels") == expected
     copies = [copy for found in pairs.values() for copy in found["scrambled"].values()]
     assert len(copies) == 10
     assert max(abs(copy["excess, after weight matching"]) for copy in copies) < 1e-7

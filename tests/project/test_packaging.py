@@ -134,9 +134,10 @@ def test_one_version_everywhere():
     assert cited["license"] == PROJECT["license"]
 
 
-def test_the_citation_names_the_papers_of_the_readme():
+def test_the_citation_names_the_papers_of_the_page_on_papers():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
-    _, _, listed = (ROOT / "README.md").read_text(encoding="utf-8").partition("## References")
+    assert "docs/papers.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+    listed, _, _ = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8").partition("\n## ")
     listed = " ".join(listed.split())
     assert len(cited) == len(re.findall(r"arXiv \d+\.\d+", listed))
     for paper in cited:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import subprocess
@@ -9,8 +10,8 @@ import sys
 
 import pytest
 import torch
-from pages import ROOT
 
+from helpers.pages import ROOT
 from onebasin import Checkpoint
 
 BENCHMARKS = ROOT / "benchmarks"
@@ -31,6 +32,15 @@ def test_every_result_has_its_script_and_every_script_its_result(script):
         assert f"benchmarks/run.py {file.stem}" in json.loads(file.read_text())["command"]
     pictures = [file.stem for kind in ("svg", "md") for file in (BENCHMARKS / "results").glob(f"*.{kind}")]
     assert {picture.split("-")[0] for picture in pictures} <= scripts
+
+
+@pytest.mark.parametrize("file", sorted(BENCHMARKS.glob("*.py")), ids=lambda file: file.stem)
+def test_what_a_script_takes_from_the_package_is_there(file):
+    """Scripts import inside functions and run for hours: a name that is gone would show late."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "onebasin":
+            module = importlib.import_module(str(node.module))
+            assert [x.name for x in node.names if not hasattr(module, x.name)] == [], node.module
 
 
 @pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
