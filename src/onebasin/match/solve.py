@@ -18,7 +18,7 @@ from onebasin.match.moments import Moment, Moments
 
 
 def solve(family: Family, moments: Moments, start: Map | None = None) -> Map:
-    """The best member of `family`.  `start` is where to begin if that is iterative, and decides what moments leave open.
+    """The best member of `family`.  `start` is where iterations begin, and decides what the moments leave open.
 
     Isometric families maximise ⟨C, g⟩, which is projection; the others trade vectors against covectors.
     """
@@ -128,7 +128,5 @@ SOLVERS: dict[Family, Solver] = {
     **dict.fromkeys((fam.SIGNED_SCALING, fam.POSITIVE_SCALING), _scaling),
     **dict.fromkeys((fam.SIGNED_PERMUTATION, fam.PERMUTATION_SIGN), _signed_units),
     **dict.fromkeys((fam.SIGNS, fam.PAIR_SIGNS, fam.GLOBAL_SIGN), _signs),
-    **dict.fromkeys(
-        (fam.ORTHOGONAL, fam.ORTHOGONAL_ONES, fam.PAIR_ROTATION, fam.PERMUTATION, fam.TRIVIAL), _isometric
-    ),
+    **dict.fromkeys((fam.ORTHOGONAL, fam.ORTHOGONAL_ONES, fam.PAIR_ROTATION, fam.PERMUTATION, fam.TRIVIAL), _isometric),
 }
