@@ -106,9 +106,13 @@ def parts(node: ast.AST) -> Iterator[ast.AST]:
             continue
         for child in value if isinstance(value, list) else [value]:
             match child:
-                case ast.Raise() | ast.Assert() | ast.JoinedStr() | ast.keyword(arg="strict"):
-                    pass
-                case ast.FunctionDef(name="__repr__"):
+                case (
+                    ast.Raise()
+                    | ast.Assert()
+                    | ast.JoinedStr()
+                    | ast.keyword(arg="strict")
+                    | ast.FunctionDef("__repr__")
+                ):
                     pass
                 case ast.AST():
                     yield child
