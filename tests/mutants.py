@@ -105,17 +105,10 @@ def parts(node: ast.AST) -> Iterator[ast.AST]:
         if field in ("annotation", "returns", "decorator_list", "type_params"):
             continue
         for child in value if isinstance(value, list) else [value]:
-            match child:
-                case (
-                    ast.Raise()
-                    | ast.Assert()
-                    | ast.JoinedStr()
-                    | ast.keyword(arg="strict")
-                    | ast.FunctionDef("__repr__")
-                ):
-                    pass
-                case ast.AST():
-                    yield child
+            words = isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr)
+            words |= getattr(child, "arg", "") == "strict" or getattr(child, "name", "") == "__repr__"
+            if isinstance(child, ast.AST) and not words:
+                yield child
 
 
 def mutants_of(file: Path) -> list[Mutant]:
