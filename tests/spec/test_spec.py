@@ -53,6 +53,14 @@ def table(name: str = "GPT2LMHeadModel", model_type: str = "gpt2") -> ModelSpec:
     return declare(config, tie=False)
 
 
+def test_a_name_without_the_prefix_is_understood_and_an_unknown_one_left_alone():
+    spec = table()
+    for stored in ("transformer.wte.weight", "wte.weight"):
+        assert spec.table_name(stored) == "transformer.wte.weight"
+    for stored in ("nonsense.weight", "transformer.nonsense.weight", "lm_head.weight"):
+        assert spec.table_name(stored) == stored
+
+
 def test_a_fibre_without_its_base_is_refused():
     spec = table()
     leaf = spec.leaves["transformer.h.0.attn.c_attn.weight:query"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
+from itertools import count, product
 
 import pytest
 
@@ -15,7 +15,7 @@ from onebasin.canonical.structure import canonical_spec
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.spec import ModelSpec
 from onebasin.widening.embeddings import embeddings
-from onebasin.widening.target import common_config, fields_of, target_config, target_spec
+from onebasin.widening.target import _tied, common_config, fields_of, target_config, target_spec
 
 PAIRS = list(product(ONE_EACH, [(0, 1), (2, 4), (3, 5)]))
 
@@ -32,6 +32,23 @@ def test_the_common_size_serves_both_and_no_smaller_one_does(tmp_path, model_typ
         if role in fields:
             less = {**settings, fields[role]: settings[fields[role]] - 1}
             assert not all(serves(c, spec, less) for c, spec in zip(pair, (a, b), strict=True))
+
+
+@pytest.mark.parametrize(("queries", "step", "head_step"), list(product((1, 2), (1, 6), (1, 2))))
+def test_a_width_that_heads_share_is_the_smallest_that_is_enough_in_everything(queries, step, head_step):
+    """Where the head width is residual width / heads: heads may be more or wider than asked for, never fewer."""
+    for width, groups, head in product((6, 12, 18), (1, 2, 3, 5), (2, 4)):
+        asked = {"residual": width, "heads": groups * queries, "kv_heads": groups, "head": head}
+        found = _tied(asked, queries, step, head_step)
+        enough = (
+            w for w in count(width, step) for h in range(head, w + 1, head_step)
+            if w % (h * queries) == 0 and w // (h * queries) >= groups
+        )  # fmt: skip
+        assert found["residual"] == next(enough)
+        assert found["residual"] == found["heads"] * found["head"]
+        assert found["heads"] == found["kv_heads"] * queries
+        assert all(found[role] >= size for role, size in asked.items())
+        assert (found["head"] - head) % head_step == 0
 
 
 def serves(c: Checkpoint, spec: ModelSpec, settings: dict[str, int]) -> bool:
