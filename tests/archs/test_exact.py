@@ -10,8 +10,8 @@ from helpers.exactness import EXACT, answers, drift, every_class
 from helpers.random_models import random_folder
 from onebasin import Alignment, Checkpoint, canonicalize, in_gauge_of, transport
 from onebasin.canonical.structure import canonical_spec
-from onebasin.errors import NotExpressible
 from onebasin.checkpoint.stock import norms_in_float64, outputs, probe_inputs, stock_model
+from onebasin.errors import NotExpressible
 from onebasin.verification.verify import output_drift
 
 SEEDS = range(6)

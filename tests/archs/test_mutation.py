@@ -23,10 +23,10 @@ from helpers.random_models import random_model, rope
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin import families as fam
 from onebasin.checkpoint.model import check_shapes
+from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model
 from onebasin.errors import OnebasinError
 from onebasin.families import Rep
 from onebasin.spec import Axis, Leaf, ModelSpec
-from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model
 from onebasin.verification.verify import output_drift
 
 MOVED = 1e-6  # relative to the size of the outputs; the unmutated tables move them by 1e-14

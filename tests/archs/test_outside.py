@@ -17,10 +17,10 @@ from torch import Tensor
 from helpers.random_models import CLASSES, config_of, random_model
 from onebasin import Checkpoint, canonicalize
 from onebasin import families as fam
+from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model
 from onebasin.families import Rep
 from onebasin.maps import map_of
 from onebasin.spec import Leaf, ModelSpec
-from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model
 
 EXACT, VISIBLE = 1e-9, 1e-3  # both relative to the size of the outputs
 

@@ -14,8 +14,8 @@ from helpers.random_models import config_of, random_model
 from onebasin import Checkpoint, verify
 from onebasin.archs import rotary
 from onebasin.archs.rotary import before_5
-from onebasin.errors import BadCheckpoint
 from onebasin.checkpoint.stock import stock_model
+from onebasin.errors import BadCheckpoint
 
 
 def memory_names(model: transformers.PreTrainedModel) -> dict[str, torch.Tensor]:

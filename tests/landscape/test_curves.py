@@ -11,11 +11,11 @@ import torch
 
 from helpers.tiny import F64, predicted
 from onebasin import Checkpoint
+from onebasin.checkpoint.stock import stock_model
 from onebasin.errors import BadOutput, OnebasinError
 from onebasin.landscape import Curve, Evaluation, evaluate, measure
 from onebasin.paths import CircuitPath, FactorPath
 from onebasin.report import plot
-from onebasin.checkpoint.stock import stock_model
 from onebasin.tasks import load_task
 
 
@@ -23,7 +23,12 @@ def curve(*losses: float, path: str = "factor") -> Curve:
     each = [torch.tensor([loss - 0.1, loss + 0.1], dtype=F64) for loss in losses]
     evaluations = [Evaluation(x, {"accuracy": 1 / (1 + x)}, 0.1, 2, e) for x, e in zip(losses, each, strict=True)]
     shares = (i / (len(losses) - 1) for i in range(len(losses)))
-    return Curve(tuple((1 - share, share) for share in shares), tuple(evaluations), path, {"name": "made up", "split": "test", "samples": 2})
+    return Curve(
+        tuple((1 - share, share) for share in shares),
+        tuple(evaluations),
+        path,
+        {"name": "made up", "split": "test", "samples": 2},
+    )
 
 
 def test_the_barrier_is_the_largest_height_above_the_chord():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise, permutations
 
 import pytest
@@ -15,22 +14,22 @@ from helpers.pairs import CLASSES, apart, average, open_random, scrambled
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin import families as fam
 from onebasin.checkpoint.model import constant
+from onebasin.checkpoint.stock import probe_inputs, stock_model
 from onebasin.cli import main
 from onebasin.errors import Incompatible, NotInFamily, OnebasinError
 from onebasin.families import Rep
 from onebasin.linalg import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
 from onebasin.maps import Permutation, map_of
 from onebasin.match.activations import match_activations
+from onebasin.match.heads import head_costs
+from onebasin.match.moments import Moment, Moments
 from onebasin.match.options import ActivationMatching, WeightMatching
 from onebasin.match.pair import Pair
-from onebasin.match.heads import head_costs
+from onebasin.match.solve import solve
 from onebasin.match.strategy import Strategy
+from onebasin.match.weights import Ascent
 from onebasin.papers.head_metrics import METRICS
 from onebasin.papers.options import PRESETS
-from onebasin.match.moments import Moment, Moments
-from onebasin.match.solve import solve
-from onebasin.match.weights import Ascent
-from onebasin.checkpoint.stock import probe_inputs, stock_model
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from helpers.random_models import CLASSES, config_of, needs_circuits, random_fol
 from helpers.tiny import F64, TINY, predicted
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.archs.rotary import before_5
+from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.landscape import measure, pick_device
 from onebasin.paths import CircuitPath, FactorPath, path_between
-from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 
 INSIDE = {  # where the attention modules are
     "GPT2LMHeadModel": "transformer.h.{}.attn",

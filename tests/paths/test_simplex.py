@@ -12,12 +12,12 @@ import torch
 from helpers.pairs import scrambled
 from helpers.random_models import byte_llama, random_folder
 from onebasin import Checkpoint, canonicalize
+from onebasin.checkpoint.stock import stock_model
 from onebasin.errors import Incompatible, OnebasinError
 from onebasin.landscape import evaluate, measure
 from onebasin.paths import FactorPath
 from onebasin.paths.points import grid
 from onebasin.report.ternary import place, ternary
-from onebasin.checkpoint.stock import stock_model
 from onebasin.tasks import load_task
 
 

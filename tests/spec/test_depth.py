@@ -5,8 +5,8 @@ from __future__ import annotations
 from time import process_time
 
 import pytest
-from helpers.random_models import byte_llama
 
+from helpers.random_models import byte_llama
 from onebasin import Checkpoint, canonicalize
 from onebasin.canonical.gauge import in_gauge_of
 from onebasin.canonical.structure import canonical_spec

@@ -12,8 +12,8 @@ import transformers
 from helpers.random_models import CLASSES, IDS, random_folder, random_model
 from helpers.task_files import bert, gpt2, vit
 from onebasin import Checkpoint
-from onebasin.errors import BadTask
 from onebasin.checkpoint.stock import stock_model
+from onebasin.errors import BadTask
 from onebasin.tasks import IGNORED, LANGUAGE, load_task, synthetic_task
 from onebasin.tasks.synthetic import dead_leaves
 

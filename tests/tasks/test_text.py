@@ -8,8 +8,8 @@ import pytest
 
 from helpers.task_files import WORDS, add_tokenizer, bert, gpt2, refused, vit
 from onebasin import Checkpoint
-from onebasin.landscape import evaluate
 from onebasin.checkpoint.stock import stock_model
+from onebasin.landscape import evaluate
 from onebasin.tasks import CLASSIFICATION, LANGUAGE, load_task
 
 

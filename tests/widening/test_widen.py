@@ -11,9 +11,9 @@ from helpers.growing import drift, growths
 from helpers.random_models import random_folder
 from onebasin import Checkpoint, canonicalize, widen
 from onebasin.canonical.structure import canonical_spec
+from onebasin.checkpoint.stock import norms_in_float64
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES
-from onebasin.checkpoint.stock import norms_in_float64
 from onebasin.widening.embeddings import EXTRA
 from onebasin.widening.target import fields_of, sizes_of
 

@@ -58,7 +58,7 @@ def match_activations(
     looked_at = dict.fromkeys([*(name for names in streams.values() for name in names), *units.values()])
     moments, samples = activation_moments(a, b, spec, batches, looked_at)
     _check_samples(spec, streams, samples)
-    ascent = Ascent(pair, options, Strategy(emphasis=equal, guard=False))
+    ascent = Ascent(pair, options, Strategy(emphasis=equal, guard=False).by_factors())
     distances, device = [ascent.distance()], next(iter(pair.a.values())).device
     seen = {space: torch.stack([moments[x].cross for x in names]).sum(0).to(device) for space, names in streams.items()}
     for space, cross in seen.items():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from onebasin.ensemble.emphasis import BALANCED, balance, to_power
+from onebasin.ensemble.emphasis import BALANCED, balance
 from onebasin.match.circuits import circuits_of, inner_spaces
 from onebasin.match.options import group_of
 from onebasin.match.pair import Pair
-from onebasin.match.strategy import Emphasis
+from onebasin.match.strategy import Emphasis, balanced_circuits
 from onebasin.spec import Leaf, ModelSpec
 
 POWERS = {"raw": 0.0, "balanced": BALANCED, "angle": -1.0}
@@ -24,17 +24,16 @@ def _powers(power: float, pair: Pair) -> dict[str, float]:
     return balance(pair.a, pair.b, power)
 
 
-def circuit_emphasis(kind: str, pair: Pair) -> dict[str, float]:
-    """w for the circuits of every space inside heads, as above.
-
-    A circuit is a product of two leaves.  So that it grows with the weights as leaves do, its power under "balanced" is
-    −3/4: there w |A||B| is a root of |A||B| for a leaf, a fourth root for a circuit.  "raw" is 1.
-    """
-    both = {space: [circuits_of(pair, {}, space, of_b=b) for b in (False, True)] for space in inner_spaces(pair.spec)}
+def circuit_emphasis(kind: str) -> Emphasis:
+    """w for the circuits of every space inside heads, as above."""
     if kind == "columns":
-        return {space: 1 / (of_a.square.numel() * of_a.features) for space, (of_a, _) in both.items()}
-    size = {space: math.prod(math.sqrt(float(c.square.sum())) for c in pair) for space, pair in both.items()}
-    return to_power(size, list(size), 0.0 if kind == "raw" else (POWERS[kind] - 1) / 2)
+        return _circuit_columns
+    return partial(balanced_circuits, power=0.0 if kind == "raw" else (POWERS[kind] - 1) / 2)
+
+
+def _circuit_columns(pair: Pair) -> dict[str, float]:
+    of_a = {space: circuits_of(pair, {}, space, of_b=False) for space in inner_spaces(pair.spec)}
+    return {space: 1 / (circuits.square.numel() * circuits.features) for space, circuits in of_a.items()}
 
 
 def _columns(spec: ModelSpec) -> dict[str, float]:

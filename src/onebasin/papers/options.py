@@ -16,16 +16,16 @@ class PaperMatching(Options):
     """Weight matching as the first two papers compare it.
 
     guard: refuse every step after the first round that raises the distance.
-    moments: what the stream is fitted to in attention: "factors" (queries, keys, values and outputs one by one),
-        "circuits" (the products QK and OV of every head, both sides; the distance is then that of circuits, and the
-        maps inside heads, which it does not see, are solved once at the end) or "p1-code" (see `circuits.py`).
+    moments: what the stream is fitted to in attention: "circuits" (the products QK and OV of every head, both sides;
+        the distance is then that of circuits, and the maps inside heads, which it does not see, are solved once at
+        the end), "factors" (queries, keys, values and outputs one by one) or "p1-code" (see `circuits.py`).
     weighting: how much a block counts, "balanced", "raw", "angle" or "columns" (see `emphasis.py`).
     head_metric: distance of circuits.
     unit_cost: resemblance of hidden units, "inner" (products) or "l1" (distance of rows, see `unit_rows.py`).
     """
 
     guard: bool = True
-    moments: Literal["factors", "circuits", "p1-code"] = "factors"
+    moments: Literal["circuits", "factors", "p1-code"] = "circuits"
     weighting: Literal["balanced", "raw", "angle", "columns"] = "balanced"
     head_metric: Literal["frobenius-squared", "frobenius", "cosine", "normalised", "spectral"] = "frobenius-squared"
     unit_cost: Literal["inner", "l1"] = "inner"

@@ -14,8 +14,9 @@ from onebasin.learn.latents import LATENTS, CayleyChart, Chart
 from onebasin.learn.stacks import Variation
 from onebasin.linalg import polar, skew
 from onebasin.match.strategy import CircuitMoment, Strategy
+from onebasin.match.stream import circuit_cross
 from onebasin.match.units import solve_units
-from onebasin.papers.circuits import circuit_cross, p1_code_cross
+from onebasin.papers.circuits import p1_code_cross
 from onebasin.papers.emphasis import circuit_emphasis, leaf_emphasis
 from onebasin.papers.head_metrics import METRICS
 from onebasin.papers.options import PaperLearning, PaperMatching
@@ -25,20 +26,16 @@ from onebasin.papers.relaxed import RelaxedMove
 from onebasin.papers.unit_rows import solve_units_by_rows
 from onebasin.paths.laws import Law, uniform
 
+MOMENTS: dict[str, CircuitMoment] = {"circuits": circuit_cross, "p1-code": p1_code_cross}
+
 
 def strategy_of(paper: PaperMatching) -> Strategy:
     """What matching does by these options."""
-    moment: dict[str, CircuitMoment] = {"circuits": circuit_cross, "p1-code": p1_code_cross}
-    in_circuits: dict[str, Any] = {}
-    if paper.moments in moment:
-        in_circuits = {
-            "circuit_moment": moment[paper.moments],
-            "circuit_emphasis": partial(circuit_emphasis, paper.weighting),
-        }
     units = solve_units if paper.unit_cost == "inner" else solve_units_by_rows
-    return Strategy(
-        leaf_emphasis(paper.weighting), METRICS[paper.head_metric], units, paper.guard, **in_circuits
-    )  # fmt: skip
+    leaves, circuits = leaf_emphasis(paper.weighting), circuit_emphasis(paper.weighting)
+    moment = MOMENTS.get(paper.moments)
+    found = Strategy(leaves, METRICS[paper.head_metric], units, paper.guard, moment, circuits)
+    return found if moment else found.by_factors()
 
 
 LAWS: dict[str, Law] = {
