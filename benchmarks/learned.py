@@ -10,6 +10,7 @@ Every row is three seeds of the data order.  Barriers are on the factor path wit
 test images, 1,000 validation windows or 7,600 test texts; the best state of a run is chosen on samples held back from
 the training split.  Where permutations are soft the moved B is another model: its loss is beside that of B itself, and
 the barrier is above the line between the true end points.
+ONEBASIN_ROWS=gains takes only the rows with that pattern in their names.
 ONEBASIN_SEEDS=0 takes fewer seeds, ONEBASIN_TINY=1 a few steps on few samples, to try the file on any machine.
 ONEBASIN_WORKERS=14 takes that many runs side by side; seconds are then not those of a free machine.  Starts and runs
 are kept in the folder .learned beside this file, so that a measurement that was cut short goes on where it was; without
@@ -19,6 +20,7 @@ the folder it begins anew.
 import hashlib
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -128,7 +130,7 @@ def measure() -> dict[str, Any]:
     chosen = os.environ.get("ONEBASIN_EXPERIMENTS", ",".join(EXPERIMENTS)).split(",")
     file = RESULTS / "learned.json"
     kept: dict[str, Any] = json.loads(file.read_text())["results"] if file.is_file() else {}
-    jobs = list(dict.fromkeys(job for name in chosen for row in EXPERIMENTS[name] for job in jobs_of(name, row)))
+    jobs = list(dict.fromkeys(job for name in chosen for row in rows_of(name) for job in jobs_of(name, row)))
     jobs.sort(key=lambda job: -json.loads(job[2])["steps"])  # the long ones first
     done: dict[Job, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -150,6 +152,10 @@ def measure() -> dict[str, Any]:
         (RESULTS / "learned.md").write_text(table(results), encoding="utf-8")
         draw(results, RESULTS / "learned.svg")
     return results
+
+
+def rows_of(name: str) -> list[str]:
+    return [row for row in EXPERIMENTS[name] if re.search(os.environ.get("ONEBASIN_ROWS", ""), row)]
 
 
 def jobs_of(name: str, row: str) -> list[Job]:

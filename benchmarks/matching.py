@@ -2,9 +2,9 @@
 
 Every pair is measured as stored ("none"), aligned by weights ("weight", the presets of the first paper, permutations
 alone), by activations (500 training images, 200 training windows or 500 training texts, labels unused) and by the
-automatic method without data ("auto") and with the same unlabelled inputs ("auto, unlabelled inputs"), on both paths, 11 points.  A
-scrambled copy is a random element of every space (condition up to 10) written in float32; "excess" is the loss of its
-average with the original less the original's own.
+automatic method without data ("auto") and with the same unlabelled inputs ("auto, unlabelled inputs"), on both paths,
+11 points.  A scrambled copy is a random element of every space (condition up to 10) written in float32; "excess" is the
+loss of its average with the original less the original's own.
 
 The pairs are measured side by side, one process each, so seconds are not those of a free machine.
 """

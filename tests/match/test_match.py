@@ -66,7 +66,7 @@ def by_activations(a, b, options, batches: int = 4, size: int = 32, **shape: int
 
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "vit"])
 def test_permutations_by_activations_find_permutations_and_nothing_else(make, model_type):
-    """The baseline of the first paper: it puts back a copy whose stream, heads and units are reordered, and not one that is turned."""
+    """The first paper's baseline: it puts back a copy whose stream, heads and units are reordered, not a turned one."""
     form = canonicalize(make(model_type)).checkpoint.in_memory()
     only = ActivationMatching(residual="permutation", inside="permutation", units="permutation")
     spaces = [name for name, space in form.spec.spaces.items() if space.base is None]
