@@ -1,6 +1,6 @@
 """Matching without labels on the trained pairs: barriers on full test splits, and scrambled copies put back.
 
-Every pair is measured as stored ("none"), aligned by weights ("weight", the presets of the first paper, permutations
+Every pair is measured as stored ("none"), aligned by weights ("weight", by factors, the presets of the first paper, permutations
 alone), by activations (500 training images, 200 training windows or 500 training texts, labels unused) and by the
 automatic method without data ("auto") and with the same unlabelled inputs ("auto, unlabelled inputs"), on both paths,
 11 points.  A scrambled copy is a random element of every space (condition up to 10) written in float32; "excess" is the
@@ -10,7 +10,9 @@ The pairs are measured side by side, one process each, so seconds are not those 
 """
 
 import csv
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from _compact import curve
+from _compact import RESULTS, curve
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 NEEDS = (SHARED / "zoo", SHARED / "data")
@@ -30,6 +32,7 @@ TINY = bool(os.environ.get("ONEBASIN_TINY"))  # few samples, to try the file on 
 TEST = {"vit": (10_000, None), "gpt2": (1000, 256), "llama": (1000, 256), "bert": (7600, 64)}
 if TINY:
     TEST = {kind: (20, length) for kind, (_, length) in TEST.items()}
+ONLY = os.environ.get("ONEBASIN_METHODS", "")  # a pattern of methods; the others keep what the file holds
 PATHS = ("factor", "circuit")
 PROBES = {"vit": 500, "gpt2": 200, "llama": 200, "bert": 500}
 
@@ -38,7 +41,11 @@ def measure() -> dict[str, Any]:
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return {"device": device, **side_by_side(measure_pair, device)}
+    found = side_by_side(measure_pair, device)
+    if ONLY:
+        kept = json.loads((RESULTS / "matching.json").read_text())["results"]
+        found = {pair: {**kept[pair], "methods": kept[pair]["methods"] | x["methods"]} for pair, x in found.items()}
+    return {"device": device, **found}
 
 
 def side_by_side(job: Callable[[Path, Path, str, str], dict[str, Any]], device: str) -> dict[str, Any]:
@@ -101,6 +108,7 @@ def alignments(a: Any, b: Any, probes: Any, device: str) -> Iterator[tuple[str, 
     where = torch.device(device)
     ways: dict[str, tuple[str, dict[str, Any], Any]] = {  # name -> method, its section, data
         "weight": ("weight", {}, None),
+        "weight, factors": ("weight", {"paper": {"moments": "factors"}}, None),
         "weight, permutations only": ("weight", {"preset": "permutation"}, None),
         "weight, p1-paper": ("weight", {"preset": "p1-paper"}, None),
         "weight, p1-code": ("weight", {"preset": "p1-code"}, None),
@@ -108,8 +116,11 @@ def alignments(a: Any, b: Any, probes: Any, device: str) -> Iterator[tuple[str, 
         "auto": ("auto", {}, None),
         "auto, unlabelled inputs": ("auto", {}, probes.unlabelled()),
     }
-    yield "none", None, 0.0
+    if re.search(ONLY, "none"):
+        yield "none", None, 0.0
     for name, (method, section, data) in ways.items():
+        if not re.search(ONLY, name):
+            continue
         start = time.perf_counter()
         ready = read_method(method, {method: section} if section else {}, where).resolve(data)
         job = Job(torch.device("cpu") if method == "weight" else where, batch_size=50)
@@ -128,7 +139,7 @@ def measure_pair(zoo: Path, data: Path, pair: str, device: str) -> dict[str, Any
         print(pair, method, {path: round(rows[method][path]["barrier"]["loss"], 4) for path in PATHS},
               rows[method]["seconds"], file=sys.stderr, flush=True)  # fmt: skip
     names = [f"{pair}-{side}" for side in (0, 1)]
-    copies = {name: put_back(zoo / name, data, device, data / f"scrambled-{name}") for name in names}
+    copies = {name: put_back(zoo / name, data, device, data / f"scrambled-{name}") for name in names if not ONLY}
     return {"task": about(test), "methods": rows, "scrambled": copies}
 
 
