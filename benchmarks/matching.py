@@ -1,6 +1,6 @@
 """Matching without labels on the trained pairs: barriers on full test splits, and scrambled copies put back.
 
-Every pair is measured as stored ("none"), aligned by weights ("weight", by factors, the presets of the first paper, permutations
+Every pair is measured as stored ("none"), aligned by weights ("weight", the presets of the first paper, permutations
 alone), by activations (500 training images, 200 training windows or 500 training texts, labels unused) and by the
 automatic method without data ("auto") and with the same unlabelled inputs ("auto, unlabelled inputs"), on both paths,
 11 points.  A scrambled copy is a random element of every space (condition up to 10) written in float32; "excess" is the
@@ -108,7 +108,6 @@ def alignments(a: Any, b: Any, probes: Any, device: str) -> Iterator[tuple[str, 
     where = torch.device(device)
     ways: dict[str, tuple[str, dict[str, Any], Any]] = {  # name -> method, its section, data
         "weight": ("weight", {}, None),
-        "weight, factors": ("weight", {"paper": {"moments": "factors"}}, None),
         "weight, permutations only": ("weight", {"preset": "permutation"}, None),
         "weight, p1-paper": ("weight", {"preset": "p1-paper"}, None),
         "weight, p1-code": ("weight", {"preset": "p1-code"}, None),
