@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from functools import partial
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from torch import multiprocessing
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from helpers.learning import EVERYTHING, RUN, run, tensors
 from onebasin.ensemble.aligned import Aligned
@@ -76,19 +78,19 @@ def test_a_signal_stops_between_steps_and_the_run_goes_on_to_the_same_result(roo
 
 def test_a_kill_at_any_moment_loses_only_the_steps_since_the_last_state(root, tmp_path):
     """The program is killed while it works; this process goes on with what it left."""
-    command = [sys.executable, "-m", "helpers.learning", str(root), NAME, str(tmp_path)]
+    killed, fresh = tmp_path / "killed", tmp_path / "fresh"
+    command = [sys.executable, "-m", "helpers.learning", str(root), NAME, str(killed)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as program:
         for line in program.stdout:
-            if int(line) >= 25 + os.getpid() % 20:  # somewhere, often in the middle of things
+            if int(line) >= 33:  # it has gone on meanwhile, so this is somewhere, often in the middle of things
                 program.send_signal(signal.SIGKILL)
                 break
     assert program.wait() == -signal.SIGKILL
-    left = load_state(tmp_path)[1]["step"]
-    assert left >= 21
-    first = run_until(root, tmp_path, left + 10)
-    fresh = run_until(root, tmp_path.with_name("fresh"), left + 10)
-    assert {n: x for n, x in first.items() if not x.equal(fresh[n])} == {}
+    left = load_state(killed)[1]["step"]
+    assert left >= 28
+    taken_up, whole = (run_until(root, folder, left + 10) for folder in (killed, fresh))
+    assert {n: x for n, x in taken_up.items() if not x.equal(whole[n])} == {}
 
 
 def run_until(root: Path, folder: Path, step: int) -> dict[str, torch.Tensor]:
@@ -166,6 +168,12 @@ def test_handlers_of_signals_are_put_back(root):
 SHARED = {"steps": 8, "eval_every": 4, "batch": 16}
 
 
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
 def share_of_run(rank: int, root: Path, out: Path, port: int, options: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2")
@@ -176,8 +184,7 @@ def share_of_run(rank: int, root: Path, out: Path, port: int, options: dict[str,
 
 @pytest.mark.parametrize("options", [{}, LOWEST], ids=["plain", "lowest"])
 def test_two_processes_do_what_one_does(root, tmp_path, options):
-    port = 20_000 + os.getpid() % 20_000
-    multiprocessing.spawn(share_of_run, (root, tmp_path / "maps.pt", port, options), nprocs=2)
+    multiprocessing.spawn(share_of_run, (root, tmp_path / "maps.pt", free_port(), options), nprocs=2)
     together = torch.load(tmp_path / "maps.pt")
     alone = numbers(run(root, NAME, None, **SHARED, **options))
     other = numbers(run(root, NAME, None, **{**SHARED, "batch": 8}, **options))
@@ -185,3 +192,27 @@ def test_two_processes_do_what_one_does(root, tmp_path, options):
     for name, x in alone.items():
         torch.testing.assert_close(together[name], x, rtol=0, atol=1e-9)
     assert (together["residual/matrix"] - other["residual/matrix"]).abs().max() > 1e-6  # the control
+
+
+def gradients(root: Path, **options: Any) -> list[torch.Tensor]:
+    """What the optimiser is given in the first step of a run."""
+    seen: list[torch.Tensor] = []
+
+    def look(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        seen.extend(p.grad.clone() for group in optimizer.param_groups for p in group["params"])
+
+    hook = register_optimizer_step_pre_hook(look)
+    try:
+        run(root, NAME, None, steps=1, clip=0.0, paper={"law": "half"}, **options)
+    finally:
+        hook.remove()
+    return seen
+
+
+def test_accumulated_batches_are_one_large_batch(root):
+    """Also in size: Adam would hide a sum in place of a mean, but clipping would not."""
+    one, two, small = (gradients(root, batch=b, accumulate=n) for b, n in ((16, 1), (8, 2), (8, 1)))
+    assert len(one) == len(two) > 0
+    for x, y in zip(two, one, strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-9, atol=1e-12)
+    assert any((x - y).abs().max() > 1e-6 for x, y in zip(small, one, strict=True))  # the control

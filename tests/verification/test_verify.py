@@ -50,3 +50,10 @@ def test_outputs_that_are_not_numbers_break_the_promise():
     found = onebasin.verify(model)
     assert found.drift["float64"] == math.inf
     assert not found.holds
+
+
+def test_infinite_outputs_break_the_promise():
+    """A drift of infinity is not small beside outputs of infinity."""
+    infinite = {"drift": {**HOLDS.drift, "float64": math.inf}, "scale": math.inf}
+    assert not replace(HOLDS, **infinite).holds
+    assert not replace(HOLDS, scale=math.inf).holds

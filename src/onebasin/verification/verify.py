@@ -5,6 +5,7 @@ Draw a random symmetry in every space at once, move the canonical form by it, ru
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ class Verification:
     @property
     def holds(self) -> bool:
         worst = max(self.drift["float64"], *self.per_space.values())
-        return worst <= PROMISE * max(1.0, self.scale)
+        return math.isfinite(self.scale) and worst <= PROMISE * max(1.0, self.scale)
 
     def __repr__(self) -> str:
         each = (f"{value:.1e} in {kind} ({self.rounding[kind]:.1e})" for kind, value in self.drift.items())
