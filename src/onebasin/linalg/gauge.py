@@ -2,8 +2,8 @@
 
     min over g of  |A_v − g B_v|² + |A_c − g^-T B_c|²
 
-This is what is left inside a head once heads are matched (P2, stage 2), with v the queries and c the keys, or v the
-values and c the outputs; with a scalar g it is the free scale of a unit.  Only second moments enter, C = A Bᵀ and
+This is what is left inside a head once heads are matched (second paper, stage 2), with v the queries and c the keys, or
+v the values and c the outputs; with a scalar g it is the free scale of a unit.  Only second moments enter, C = A Bᵀ and
 G = B Bᵀ.
 """
 
@@ -150,7 +150,7 @@ def signed_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tenso
 
 
 def complex_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Tensor:
-    """The same over complex z = r e^iθ with complex C = Σ a conj(b), where c carries 1/conj(z)  (P2, rotary stage 2).
+    """The same over complex z = r e^iθ with complex C = Σ a conj(b), where c carries 1/conj(z) (second paper).
 
     For given r the best angle is that of r C_v + C_c / r, which leaves h(r) = r² G_v + G_c / r² − 2 |r C_v + C_c / r|.
     """

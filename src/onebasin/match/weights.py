@@ -1,4 +1,4 @@
-"""Weight matching: coordinate ascent on the distance between two models' weights; no data (P1, section 3.3).
+"""Weight matching: coordinate ascent on the distance between two models' weights; no data (first paper, 3.3).
 
     minimise over alignments π   Σ over blocks of  w |A − π(B)|²
 

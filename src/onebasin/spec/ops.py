@@ -1,8 +1,8 @@
 """Operations, and the largest family of symmetries that each admits.
 
 An operation that touches a space cuts the space's group down to the maps it commutes with.  The table below is the
-whole of what onebasin believes about operations; `tests/archs/test_exact.py` checks it against the real models, with members
-of each family (which must not move the output) and non-members (which must).
+whole of what onebasin believes about operations; `tests/archs/test_exact.py` checks it against the real models, with
+members of each family (which must not move the output) and non-members (which must).
 """
 
 from __future__ import annotations

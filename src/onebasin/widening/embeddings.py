@@ -3,7 +3,7 @@
 Vectors x arrive as v·Jx and covectors as c·Jx, where J places coordinates.  What reads a space still sees what was
 written to it if v·c·JᵀJ = I.  What else a space needs is in the operations that touch it:
 
-    norm          mean squares stay the same if v = √(m/n); then c = √(n/m)  (P1, appendix E).  With another
+    norm          mean squares stay the same if v = √(m/n); then c = √(n/m)  (first paper, E).  With another
                   eps' = e²·eps the norms see the same if the writers are stretched by e as well.
     LayerNorm     the mean stays the same, for in canonical form the stream has mean zero.  Where the stream cannot be
                   centred (a gain that stays, a unit-wise function), every coordinate is repeated m/n times: v = 1.
@@ -12,7 +12,7 @@ written to it if v·c·JᵀJ = I.  What else a space needs is in the operations 
     query/key     mean squares inside heads: both sides take √(m/n), and the product of the gains √(n/m), which
     norms         leaves √(m/n) for softmax.
     inside heads  zero coordinates.
-    units, heads  zero ones; or copies, with what reads them shared out among the copies (P1's semi-permutations).
+    units, heads  zero ones; or copies, with what reads them shared out among the copies (semi-permutations).
 """
 
 from __future__ import annotations
