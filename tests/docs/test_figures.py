@@ -160,3 +160,16 @@ def test_the_page_on_methods_quotes_what_was_measured():
     said = re.search(r"lies between (\d\.\d\d) and (\d\.\d\d)", prose(DOCS / "limits.md"))
     assert said is not None
     assert said.groups() == (f"{min(best):.2f}", f"{max(best):.2f}")
+
+
+def test_the_decision_on_circuits_quotes_what_was_measured():
+    pairs = {name: found for name, found in results("circuits").items() if isinstance(found, dict)}
+    ways = [way for way in next(iter(pairs.values())) if way != "samples"]
+    page = DOCS / "decisions" / "0013-weight-matching-by-circuits.md"
+    header = " | ".join(["stream fitted to, blocks weighed", *(f"`{name}`" for name in pairs)])
+    expected = [[way, *(f"{found[way]['barrier']:.2f}" for found in pairs.values())] for way in ways]
+    assert rows(page, header) == expected
+    stored = {name: results("matching")[name]["methods"]["none"]["factor"]["barrier"]["loss"] for name in pairs}
+    assert all(found["circuits, balanced"]["barrier"] <= stored[name] for name, found in pairs.items())
+    below = [way for way in ways if pairs["vit-cifar10-adamw"][way]["barrier"] < stored["vit-cifar10-adamw"]]
+    assert min(below, key=lambda way: pairs["vit-cifar10-l2"][way]["barrier"]) == "circuits, balanced"
