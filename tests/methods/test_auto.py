@@ -16,7 +16,7 @@ from onebasin.archs import known
 from onebasin.checkpoint.stock import stock_model
 from onebasin.ensemble.aligned import Aligned, Move
 from onebasin.ensemble.ensemble import Ensemble
-from onebasin.errors import BadRecipe, BadTask
+from onebasin.errors import BadRecipe, BadTask, Diverged
 from onebasin.learn.learning import learn
 from onebasin.learn.options import LearnedMatching
 from onebasin.match.many import as_they_are
@@ -160,6 +160,18 @@ def test_where_learning_goes_astray_its_start_is_kept(tmp_path: Path, labelled: 
     assert "learning" not in found.course
     middle, original = (said(end, task) for end in (found.merged(), a))
     assert (middle - original).abs().max() < 1e-3 * original.abs().max().clamp_min(1)
+
+
+def test_where_learning_diverges_a_start_is_kept_and_the_user_told(tmp_path: Path, monkeypatch) -> None:
+    def diverges(*arguments: object, **options: object) -> None:
+        raise Diverged("The loss is not finite")
+
+    monkeypatch.setattr(Learned, "refine", diverges)
+    a, b = pair(tmp_path, "llama", "LlamaForCausalLM")
+    with pytest.warns(UserWarning, match="learning is left out: The loss is not finite"):
+        found = auto().run(Ensemble.of([a, b]), inputs(a, b).unlabelled(), CPU)
+    assert set(found.course["heights"]) == {"no alignment", "weights", "activations"}
+    assert found.course["kept"] == min(found.course["heights"], key=found.course["heights"].get)
 
 
 def test_learning_that_only_lowers_the_middle_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from onebasin.errors import BadRecipe
+from onebasin.errors import BadRecipe, Diverged
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
 from onebasin.methods.learned import Learned
@@ -29,14 +30,9 @@ if TYPE_CHECKING:
     from onebasin.tasks import Task
 
 HELD = 0.2  # the share of the inputs that is held back
-QUICK: dict[str, Any] = {
-    "steps": 300,
-    "batch": 64,
-    "lr": 3e-3,
-    "eval_every": 25,
-    "compile": "off",
-    "alpha": 10.0,
-}  # near the centre
+QUICK: dict[str, Any] = {  # near the centre
+    "steps": 300, "batch": 64, "lr": 3e-3, "eval_every": 25, "compile": "off", "alpha": 10.0,
+}  # fmt: skip
 MODEST = {**QUICK, "steps": 100, "batch": 16}  # minutes on a CPU
 TEXTS, PICTURES = 250, 1000  # inputs that are made up on a CPU: words are slow to write
 
@@ -101,7 +97,10 @@ class Auto(Method):
         contest.enter("no alignment", as_they_are(ensemble))
         contest.enter("weights", self.weight.run(ensemble, None, job))
         contest.enter("activations", self.activation.run(ensemble, inputs, replace(job, batch_size=50)))
-        contest.enter("learning", learned.refine(contest.best, rest, held, job))
+        try:
+            contest.enter("learning", learned.refine(contest.best, rest, held, job))
+        except Diverged as error:
+            warnings.warn(f"learning is left out: {error.what}", stacklevel=2)
         seen = f"the models made up {len(inputs)} inputs" if data is None else f"given {inputs.name}"
         return contest.result(seen)
 
