@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from helpers.learning import inputs_of, taught_by, write
+from helpers.random_models import random_folder
+from onebasin import Checkpoint
 from onebasin.checkpoint.stock import stock_model
 from onebasin.landscape.teacher import Teacher, disagreement
 from onebasin.tasks import CLASSIFICATION, LANGUAGE
@@ -55,3 +57,14 @@ def test_the_teacher_is_the_mixture_of_all_ends(tmp_path: Path) -> None:
     said = [stock_model(end, torch.float32)(**x).logits.softmax(-1) for end in ends]
     expected = 0.2 * said[0] + 0.5 * said[1] + 0.3 * said[2]
     torch.testing.assert_close(Teacher(ends, CLASSIFICATION)(x, torch.tensor([0.2, 0.5, 0.3])), expected)
+
+
+def test_only_language_models_are_told_to_keep_no_cache(tmp_path):
+    """Others do not know the word."""
+    extras = {}
+    for kind, model_type, name in (
+        (LANGUAGE, "gpt2", "GPT2LMHeadModel"), (CLASSIFICATION, "vit", "ViTForImageClassification"),
+    ):  # fmt: skip
+        ends = [Checkpoint.open(random_folder(tmp_path / f"{kind}-{i}", model_type, name, 3, i)) for i in (0, 1)]
+        extras[kind] = Teacher(ends, kind).extra
+    assert extras == {LANGUAGE: {"use_cache": False}, CLASSIFICATION: {}}
