@@ -31,9 +31,9 @@ class LearnedMatching(Options):
             validation found the path highest, for the lowest barrier; "dirichlet" Dirichlet(`alpha`·1), the one for
             several models.  "auto" is "middle" for two models and "dirichlet" for more.
         augment: random crops and flips of images.  dropout: the models' own dropout rates instead of none.
-    The optimiser: "adamw", or "muon", whose steps turn all directions of a matrix at one speed (its rates are some
-        three times Adam's); `accumulate` batches of `batch` samples a step; linear warm-up over the share `warmup` of
-        the steps, then a half cosine to zero; gradients clipped to norm `clip` (0 for not at all).
+    The optimiser: "adamw", or "muon", whose steps turn all directions of a matrix at one speed; `accumulate` batches of
+        `batch` samples a step; linear warm-up over the share `warmup` of the steps, then a half cosine to zero;
+        gradients clipped to norm `clip` (0 for not at all).
     The course: validation every `eval_every` steps, stopping after `patience` of them without a better midpoint (of
         several models: centre; by the law "highest": highest place; 0 for never); the state is saved every
         `save_every` steps, the loss read every `log_every`.

@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -85,30 +84,21 @@ def group_of(spec: ModelSpec, space: str) -> str:
     return "residual" if any(norm.space == space for norm in spec.norms.values()) else "units"
 
 
-class Beside(Protocol):
-    """Something that runs beside the steps, such as assignments that are solved again."""
+class Beside:
+    """What runs beside the steps: nothing, unless a paper has something, such as assignments that are solved again."""
+
+    def __init__(self, sides: nn.ModuleList) -> None:
+        self.sides = sides
 
     def refresh(self, step: int) -> None:
         """Called before every step."""
 
     def pending(self) -> dict[str, Tensor]:
         """What a state on disk must keep of it."""
+        return {}
 
     def take_up(self, pending: dict[str, Tensor]) -> None:
         """Go on from what `pending` gave."""
-
-
-class Nothing:
-    """Nothing runs beside the steps."""
-
-    def __init__(self, sides: nn.ModuleList) -> None: ...
-
-    def refresh(self, step: int) -> None: ...
-
-    def pending(self) -> dict[str, Tensor]:
-        return {}
-
-    def take_up(self, pending: dict[str, Tensor]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -123,7 +113,7 @@ class Variation:
     latents: Mapping[Family, Callable[..., Latent]] = field(default_factory=lambda: LATENTS)
     rotation: Callable[[], Chart] = CayleyChart
     scale: bool = False
-    beside: Callable[[nn.ModuleList], Beside] = Nothing
+    beside: Callable[[nn.ModuleList], Beside] = Beside
     move: Callable[[Alignment, Alignment, Alignment, float], Move] = lambda base, _, nearest, scale: Move(
         nearest.compose(base)
     )

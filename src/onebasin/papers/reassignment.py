@@ -7,18 +7,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from torch import Tensor, nn
 
 from onebasin.learn.coordinates import Coordinates
+from onebasin.learn.stacks import Beside
 from onebasin.linalg import assign
 from onebasin.papers.permutations import StraightThrough
 
 
-class Reassignment:
+class Reassignment(Beside):
     """Every `every` steps the permutations become those of the latents `every` steps ago.
 
     The delay is fixed, so that a run that is taken up again takes the same course.
     """
 
     def __init__(self, sides: nn.ModuleList, every: int) -> None:
-        self.sides = [side for side in sides if isinstance(side, Coordinates)]
+        super().__init__(sides)
         self.every, self._pool = every, ThreadPoolExecutor(1)
         self._pending: dict[str, Future[Tensor]] = {}
 
@@ -28,6 +29,7 @@ class Reassignment:
             return
         solved = self.pending()
         for i, side in enumerate(self.sides):
+            assert isinstance(side, Coordinates)
             for stack, latent in side.latents.items():
                 if isinstance(latent, StraightThrough):
                     name, parts = f"{i}/{stack}", side.parts(stack)
