@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.spec import Images, ModelSpec, Tokens
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 
 def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -53,10 +51,8 @@ def source_key(spec: ModelSpec, parameter: str) -> str:
 
 def modules_of(model: nn.Module, spec: ModelSpec) -> dict[str, nn.Module]:
     """The module that owns each stored tensor, by table key."""
-    found = {}
-    for name, _ in model.named_parameters():
-        found[source_key(spec, name)] = model.get_submodule(name.rpartition(".")[0])
-    return found
+    names = [name for name, _ in model.named_parameters()]
+    return {source_key(spec, name): model.get_submodule(name.rpartition(".")[0]) for name in names}
 
 
 def norms_in_float64(model: nn.Module) -> None:

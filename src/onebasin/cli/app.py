@@ -17,7 +17,7 @@ from onebasin.cli.align import align, merge
 from onebasin.cli.barrier import barrier
 from onebasin.cli.demo import demo
 from onebasin.cli.inspect import inspect
-from onebasin.cli.run import run
+from onebasin.cli.recipe import run
 from onebasin.cli.verify import verify
 from onebasin.cli.widen import widen
 from onebasin.errors import OnebasinError, Stopped
@@ -30,14 +30,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Align, interpolate and merge independently trained Transformers through the symmetries of their weights.",
 )
-app.command()(inspect)
-app.command()(verify)
-app.command()(align)
-app.command()(barrier)
-app.command()(merge)
-app.command()(widen)
-app.command()(run)
-app.command()(demo)
+for verb in (inspect, verify, align, barrier, merge, widen, run, demo):
+    app.command()(verb)
 
 
 def _print_version(wanted: bool) -> None:

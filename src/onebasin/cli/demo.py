@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json as _json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from onebasin.cli.output import console, print_json, print_table, progress, warn
 from onebasin.cli.recipe import Json, Quiet
 
 
@@ -38,36 +38,30 @@ def demo(
     check_output(out, 0)
     if not json:
         typer.echo(f"{WORDS[task]}, trained here from seeds 0 and 1, then aligned by every method")
-    from onebasin.cli.output import progress
-
     with progress(quiet) as tick:
         tick("loading torch and transformers")
         from onebasin.demo import VARIANTS, demonstrate
         from onebasin.recipes.notes import keep_warnings
 
-        with keep_warnings(lambda text: typer.echo(f"onebasin: warning: {text}", err=True)):
+        with keep_warnings(warn):
             report = demonstrate(VARIANTS[task.value, quick], out, tick)
     if json:
-        typer.echo(_json.dumps(report, indent=2))
+        print_json(report)
     else:
         _print(report, out)
 
 
 def _print(report: dict[str, Any], out: Path) -> None:
-    from rich.table import Table
-
-    from onebasin.cli.output import console
     from onebasin.report.html.words import format_metric
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("method")
     metric = report["metric"].replace("_", " ")
-    for column in ("loss barrier", f"average's {metric}", f"end points' {metric}", "seconds"):
-        table.add_column(column, justify="right")
-    for row in report["rows"]:
-        values = (format_metric(row[key], report["metric"]) for key in ("midpoint", "ends"))
-        table.add_row(row["method"], f"{row['barrier']:.3f}", *values, f"{row['seconds']:.1f}")
-    console.print(table)
+    columns = ("method", "loss barrier", f"average's {metric}", f"end points' {metric}", "seconds")
+    rows = [
+        (row["method"], f"{row['barrier']:.3f}", *(format_metric(row[key], report["metric"]) for key in ("midpoint", "ends")),
+         f"{row['seconds']:.1f}")
+        for row in report["rows"]
+    ]  # fmt: skip
+    print_table(columns, rows, left=("method",))
     test = report["data"]["test"]
     console.print(f"measured on {test['samples']:,} samples of {test['data']}, which no model was trained on")
     console.print(f"{report['conclusion']}\nopen {out / 'report.html'}", markup=False)

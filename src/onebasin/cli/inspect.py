@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json as _json
 import os
 from typing import Annotated, Any
 
 import typer
+
+from onebasin.cli.output import console, print_json, print_table, size
 
 
 def inspect(
@@ -26,7 +27,7 @@ def inspect(
     names = [name for name in (a, b) if name is not None]
     found = look(*(Checkpoint.open(name, revision) for name in names))
     if json:
-        typer.echo(_json.dumps(found.report, indent=2, default=str))
+        print_json(found.report)
     else:
         _print_model(found.report) if b is None else _print_pair(found.report)
         typer.echo(found.advice(*names, memory=_memory()))
@@ -43,23 +44,19 @@ def _memory() -> int | None:
 
 
 def _print_model(report: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    from onebasin.cli.output import console, size
     from onebasin.ensemble.inspection import kinds
 
     dtypes = ", ".join(report["dtypes"])
     console.print(f"[bold]{report['architecture']}[/bold]  {report['model']}")
     console.print(f"{report['parameters']:,} parameters, {size(report['bytes'])} on disk ({dtypes})")
-    table = Table(box=None, pad_edge=False)
-    for column in ("space", "size", "symmetries (canonical form)", "dimension", "because of"):
-        table.add_column(column, justify="right" if column in ("size", "dimension") else "left")
+    words, rows = ("space", "symmetries (canonical form)", "because of"), []
     for name, count, space in kinds(report["spaces"]):
         fibres = f"{space['fibres']} × " if space["fibres"] else ""
         times = f"{count} × " if count > 1 else ""
         because = ", ".join(op["operation"] for op in space["because"]) or "linear maps only"
-        table.add_row(name, f"{fibres}{space['size']}", space["family"], f"{times}{space['dimension']:,}", because)
-    console.print(table)
+        dimension = f"{times}{space['dimension']:,}"
+        rows.append((name, f"{fibres}{space['size']}", space["family"], dimension, because))
+    print_table((words[0], "size", words[1], "dimension", words[2]), rows, left=words)
     console.print(f"group dimension {report['dimension']:,}")
     if report["tied"]:
         console.print(f"head tied to {report['tied']}: canonical form unties it (`tie_word_embeddings: false`)")
@@ -71,8 +68,6 @@ def _print_model(report: dict[str, Any]) -> None:
 
 
 def _print_pair(pair: dict[str, Any]) -> None:
-    from onebasin.cli.output import console
-
     for side in ("a", "b"):
         _print_model(pair[side])
         console.print()

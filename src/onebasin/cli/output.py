@@ -1,11 +1,15 @@
-"""Consoles, progress and number formats shared by the verbs."""
+"""Consoles, progress, tables and number formats shared by the verbs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+import typer
 from rich.console import Console
+from rich.table import Table
 
 console = Console(highlight=False, soft_wrap=True)
 if not console.is_terminal:
@@ -20,6 +24,26 @@ def size(nbytes: float) -> str:
             return f"{nbytes:.3g} {unit}"
         nbytes /= 1000
     return f"{nbytes:.3g} TB"
+
+
+def print_json(report: Any) -> None:
+    """What `--json` prints."""
+    typer.echo(json.dumps(report, indent=2, default=str))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = ()) -> None:
+    """Columns under their names: words in those of `left`, numbers in the others."""
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def warn(text: str) -> None:
+    """A warning on stderr."""
+    typer.echo(f"onebasin: warning: {text}", err=True)
 
 
 @contextmanager

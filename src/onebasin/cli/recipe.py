@@ -1,13 +1,13 @@
-"""What the verbs that follow a recipe share: their flags, and the way from flags to a run and to what is printed."""
+"""`onebasin run RECIPE`, and what the verbs that follow a recipe share: their flags, and the way from flags to a run."""
 
 from __future__ import annotations
 
-import json as _json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from onebasin.cli.output import print_json, progress, warn
 
 if TYPE_CHECKING:
     from onebasin.recipes import Recipe
@@ -54,7 +54,6 @@ def from_flags(verb: str, models: list[str], settings: list[str] | None, **flags
 
 def carry_out(recipe: Recipe, *, json: bool, quiet: bool, dry_run: bool = False, resume: bool = False) -> None:
     """Run a recipe, or only its checks, and print what came of it."""
-    from onebasin.cli.output import progress
     from onebasin.cli.results import print_aligned, print_measured, print_plan
     from onebasin.recipes import Barrier, prepare, run
     from onebasin.recipes.notes import keep_warnings
@@ -63,14 +62,31 @@ def carry_out(recipe: Recipe, *, json: bool, quiet: bool, dry_run: bool = False,
         if not quiet:
             typer.echo(f"onebasin: {text}", err=True)
 
-    with keep_warnings(lambda text: typer.echo(f"onebasin: warning: {text}", err=True)), progress(quiet) as tick:
+    with keep_warnings(warn), progress(quiet) as tick:
         report = prepare(recipe, tick).as_dict() if dry_run else run(recipe, tick, resume=resume, say=say)
-    show: Callable[[dict[str, Any]], None] = print_measured if isinstance(recipe, Barrier) else print_aligned
     if json:
-        typer.echo(_json.dumps(report, indent=2))
+        print_json(report)
     elif dry_run:
         print_plan(report)
     else:
-        show(report)
+        (print_measured if isinstance(recipe, Barrier) else print_aligned)(report)
         if recipe.write.out is not None:
             typer.echo(f"written to {recipe.write.out}")
+
+
+def run(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A YAML file; names in it are relative to it.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="New folder, in place of the one that the recipe names.")
+    ] = None,
+    settings: Settings = None,
+    dry_run: DryRun = False,
+    resume: Resume = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Align, merge or measure as a file says.  The folders that this writes hold the recipe that made them."""
+    from onebasin.recipes import load
+
+    found = load(recipe, settings or (), out=out)
+    carry_out(found, json=json, quiet=quiet, dry_run=dry_run, resume=resume)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onebasin.cli.output import console, size
+from onebasin.cli.output import console, print_table, size
 
 
 def print_plan(plan: dict[str, Any]) -> None:
@@ -52,19 +52,15 @@ def _drift(found: dict[str, Any]) -> str:
 
 def print_measured(report: dict[str, Any]) -> None:
     """Every point of a curve or a surface, then its barrier with all it stands on."""
-    from rich.table import Table
-
     many = "vertices" in report
     ends = report["vertices"] if many else list(report["ends"].values())
     metrics = list(report["points"][0]["metrics"])
-    table = Table(box=None, pad_edge=False)
     shares = "λ (shares)" if many else "λ (share of B)"
-    for column in (shares, "loss", "± s.e.", *(m.replace("_", " ") for m in metrics)):
-        table.add_column(column, justify="right")
+    rows = []
     for share, point in zip(report["shares"], report["points"], strict=True):
-        values = (f"{point['metrics'][m]:.4f}" for m in metrics)
-        table.add_row(_share(share), f"{point['loss']:.4f}", f"{point['standard_error']:.4f}", *values)
-    console.print(table)
+        numbers = (point["loss"], point["standard_error"], *(point["metrics"][m] for m in metrics))
+        rows.append((_share(share), *(f"{number:.4f}" for number in numbers)))
+    print_table((shares, "loss", "± s.e.", *(m.replace("_", " ") for m in metrics)), rows)
     barrier, task = report["barrier"], report["task"]
     *losses, last = (f"{end['loss']:.4f}" for end in ends)
     console.print(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json as _json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from onebasin.cli.output import console, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from onebasin.verification.verify import Verification
@@ -25,7 +26,6 @@ def verify(
     Exit code 1 if the float64 outputs move by more than 1e-9.
     """
     from onebasin.checkpoint import Checkpoint
-    from onebasin.cli.output import progress
     from onebasin.verification.verify import verify as measure
 
     checkpoint = Checkpoint.open(a, revision)
@@ -33,7 +33,7 @@ def verify(
         checkpoint.check_values(lambda done, total: tick("checking that every number is finite", done, total))
         result = measure(checkpoint, seed=seed, tick=tick)
     if json:
-        typer.echo(_json.dumps({**asdict(result), "holds": result.holds}, indent=2))
+        print_json({**asdict(result), "holds": result.holds})
     else:
         _print(result)
     if not result.holds:
@@ -41,23 +41,13 @@ def verify(
 
 
 def _print(result: Verification) -> None:
-    from rich.table import Table
-
-    from onebasin.cli.output import console
     from onebasin.verification.verify import PROMISE
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("all spaces at once", "output drift", "rounding alone"):
-        table.add_column(column, justify="left" if column.startswith("all") else "right")
-    for dtype, drift in result.drift.items():
-        table.add_row(dtype, f"{drift:.1e}", f"{result.rounding[dtype]:.1e}")
-    console.print(table)
-    table = Table(box=None, pad_edge=False)
-    for column in ("one space, float64", "output drift", "displacement"):
-        table.add_column(column, justify="left" if column.startswith("one") else "right")
-    for space, drift in result.per_space.items():
-        table.add_row(space, f"{drift:.1e}", f"{result.displacement[space]:.2f}")
-    console.print(table)
+    together, alone = "all spaces at once", "one space, float64"
+    floors = [(dtype, f"{drift:.1e}", f"{result.rounding[dtype]:.1e}") for dtype, drift in result.drift.items()]
+    moved = [(space, f"{drift:.1e}", f"{result.displacement[space]:.2f}") for space, drift in result.per_space.items()]
+    print_table((together, "output drift", "rounding alone"), floors, left=(together,))
+    print_table((alone, "output drift", "displacement"), moved, left=(alone,))
     verdict = "holds" if result.holds else "IS BROKEN"
     console.print(
         f"promise {verdict}: float64 drift {result.drift['float64']:.1e}, outputs up to {result.scale:.3g}, "

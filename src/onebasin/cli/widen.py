@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onebasin.cli.output import print_json, progress
 from onebasin.cli.recipe import Json, Out, Quiet
 from onebasin.errors import OnebasinError
 
@@ -35,7 +36,6 @@ def widen(
     What cannot be exact is refused with the reason.  OUT/certificate.json says how far the outputs moved.
     """
     from onebasin.checkpoint import Checkpoint, check_output
-    from onebasin.cli.output import progress
     from onebasin.widening.widen import widen as larger
 
     checkpoint = Checkpoint.open(a, revision)
@@ -51,7 +51,7 @@ def widen(
             progress=lambda done, total: tick("writing", done, total),
         )  # fmt: skip
     if json:
-        typer.echo(_json.dumps(report, indent=2))
+        print_json(report)
         return
     drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in report["output_drift"].items())
     typer.echo(f"widened: {report['growth'] or 'nothing'}\noutput drift: {drift}")

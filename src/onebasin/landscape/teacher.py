@@ -53,7 +53,7 @@ def check_predicts(checkpoint: Checkpoint) -> None:
 
 def check_labelled(task: Training) -> None:
     """A task loss needs labels."""
-    if isinstance(task, Task) and not task.labelled:
+    if not task.labelled:
         raise BadTask(
             "The task has no labels to learn from",
             expected="labelled samples",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from onebasin.errors import BadRecipe
 from onebasin.options import Count, Distinct, Number, Options, Positive, Share, Size
-from onebasin.tasks import Task, Training
+
+if TYPE_CHECKING:
+    from onebasin.tasks import Training
 
 Group = Literal["residual", "qk", "ov", "heads", "units", "gains"]
 
@@ -77,5 +79,4 @@ class LearnedMatching(Options):
         """The options with a loss that the task has."""
         if self.loss != "auto":
             return self
-        labelled = not isinstance(task, Task) or task.labelled
-        return replace(self, loss="task" if labelled else "agreement")
+        return replace(self, loss="task" if task.labelled else "agreement")

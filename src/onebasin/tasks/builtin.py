@@ -7,9 +7,9 @@ import sysconfig
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
@@ -17,22 +17,14 @@ from onebasin.tasks.images import image_task, reads_images
 from onebasin.tasks.task import Task, class_count
 from onebasin.tasks.text import language_task
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Grid = NDArray[np.float64]
-
+Grid = NDArray[np.float64]
 IMAGES = 1000  # drawn where no number is asked for
 SEEDS = {"train": 1, "test": 2}
 
 
-def _polar(x: Grid, y: Grid) -> Grid:
-    return np.hypot(x, y)
-
-
 SHAPES: dict[str, Callable[[Grid, Grid], NDArray[np.bool_]]] = {  # inside the unit square around the centre
-    "disc": lambda x, y: _polar(x, y) < 0.9,
-    "ring": lambda x, y: abs(_polar(x, y) - 0.7) < 0.25,
+    "disc": lambda x, y: np.hypot(x, y) < 0.9,
+    "ring": lambda x, y: abs(np.hypot(x, y) - 0.7) < 0.25,
     "square": lambda x, y: np.maximum(abs(x), abs(y)) < 0.8,
     "frame": lambda x, y: abs(np.maximum(abs(x), abs(y)) - 0.7) < 0.25,
     "triangle": lambda x, y: (y < 0.8) & (y > 2.4 * abs(x) - 0.9),

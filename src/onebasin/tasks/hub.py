@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.spec import Images
-from onebasin.tasks.images import image_task
+from onebasin.tasks.images import as_pixels, image_task
 from onebasin.tasks.labels import label_ids
 from onebasin.tasks.task import Task
 from onebasin.tasks.text import labelled_task, language_task
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _IMAGES, _TEXTS, _LABELS = ("image", "img"), ("text", "sentence", "content"), ("label", "labels", "fine_label")
 
@@ -25,9 +21,10 @@ def hub_dataset(text: str, checkpoint: Checkpoint, *, samples: int | None, lengt
     split = rest[-1] if rest else "test"
     rows = _load(name, rest[0] if len(rest) > 1 else None, split)
     about, title = {"source": name, "split": split}, f"hub:{text}"
-    if isinstance(checkpoint.spec.inputs, Images):
+    reads = checkpoint.spec.inputs
+    if isinstance(reads, Images):
         images, column = _column(rows, _IMAGES, name), rows[_column(rows, _LABELS, name)]
-        pictures = [lambda i=i: _pixels(rows[i][images], checkpoint) for i in range(len(rows))]
+        pictures = [lambda i=i: as_pixels(rows[i][images], reads.channels) for i in range(len(rows))]
         return image_task(pictures, label_ids(list(column), checkpoint, name), checkpoint, title, about, samples)
     texts = list(rows[_column(rows, _TEXTS, name)])
     if any(label in rows.column_names for label in _LABELS):
@@ -59,11 +56,3 @@ def _column(rows: Any, names: tuple[str, ...], dataset: str) -> str:
         found=", ".join(rows.column_names),
         next_step="save the dataset as a local file with these columns",
     )
-
-
-def _pixels(picture: Any, checkpoint: Checkpoint) -> NDArray[np.uint8]:
-    import numpy as np
-
-    grey = isinstance(checkpoint.spec.inputs, Images) and checkpoint.spec.inputs.channels == 1
-    pixels: NDArray[np.uint8] = np.asarray(picture.convert("L" if grey else "RGB"))
-    return pixels if pixels.ndim == 3 else pixels[:, :, None]

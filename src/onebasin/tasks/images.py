@@ -1,24 +1,31 @@
-"""Image classification, with the images prepared as the model's own files say."""
+"""Labelled images from local files, arrays or folders of pictures, prepared as the model's own files say."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.folder import read_json_object
 from onebasin.errors import BadTask
 from onebasin.spec import Images
+from onebasin.tasks.files import about_file, existing
+from onebasin.tasks.labels import class_order, label_ids
 from onebasin.tasks.task import CLASSIFICATION, Task, check_labels, head_kind, too_few
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Pixels = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]
 
 BILINEAR = 2  # of Pillow's resampling filters, as in transformers
 LARGEST = 20_000  # images where no number is asked for, at most
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
 
 
 def reads_images(checkpoint: Checkpoint) -> Images:
@@ -41,9 +48,6 @@ def image_task(
 
     x = (pixel · rescale_factor − image_mean) / image_std, as `preprocessor_config.json` says; without one 1/255, ½, ½.
     """
-    import numpy as np
-    import torch
-
     reads = reads_images(checkpoint)
     head_kind(checkpoint, CLASSIFICATION)
     count = min(len(pictures), LARGEST) if samples is None else samples
@@ -51,7 +55,8 @@ def image_task(
         raise too_few(count, len(pictures), name)
     targets = torch.tensor(labels, dtype=torch.long)
     check_labels(targets, checkpoint, name)
-    rules = _rules(checkpoint)
+    file = checkpoint.store.folder / "preprocessor_config.json"
+    rules = read_json_object(file) if file.is_file() else {}
     pixels = torch.from_numpy(np.stack([_fitted(picture(), reads, rules) for picture in pictures[:count]]))
     x = pixels.permute(0, 3, 1, 2).float()
     if rules.get("do_rescale", True):
@@ -63,15 +68,8 @@ def image_task(
     return Task(name, CLASSIFICATION, {"pixel_values": x.contiguous()}, targets[:count], full)
 
 
-def _rules(checkpoint: Checkpoint) -> dict[str, Any]:
-    file = checkpoint.store.folder / "preprocessor_config.json"
-    return read_json_object(file) if file.is_file() else {}
-
-
 def _fitted(pixels: Pixels, reads: Images, rules: Mapping[str, Any]) -> Pixels:
     """The image at the model's own size and number of channels."""
-    import numpy as np
-
     size, channels = pixels.shape[:2], pixels.shape[2]
     if channels not in (reads.channels, 1):
         raise BadTask(
@@ -83,9 +81,75 @@ def _fitted(pixels: Pixels, reads: Images, rules: Mapping[str, Any]) -> Pixels:
             raise BadTask(
                 "The model crops its images", expected=(reads.height, reads.width), found=size, next_step=step
             )
-        from PIL import Image
-
         picture = Image.fromarray(pixels if channels != 1 else pixels[:, :, 0])
         resized = picture.resize((reads.width, reads.height), Image.Resampling(rules.get("resample", BILINEAR)))
         pixels = np.asarray(resized).reshape(reads.height, reads.width, channels)
     return np.broadcast_to(pixels, (reads.height, reads.width, reads.channels))
+
+
+def image_files(text: str, checkpoint: Checkpoint, *, samples: int | None, length: int | None = None) -> Task:
+    """`images:FILE.npz` (arrays `images` and `labels`) or `images:FOLDER` (one subfolder per class).
+
+    Only texts have a `length`.
+    """
+    path = existing(text)
+    pictures, labels = _from_folder(path, checkpoint) if path.is_dir() else _from_arrays(path, checkpoint)
+    return image_task(pictures, labels, checkpoint, f"images:{path.name}", about_file(path), samples)
+
+
+def _from_arrays(path: Path, checkpoint: Checkpoint) -> tuple[Sequence[Callable[[], Pixels]], Sequence[int]]:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in ("images", "labels") if name in stored}
+            found = f"arrays {', '.join(stored)}"
+    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise _arrays(path, error) from error
+    if len(arrays) < 2:
+        raise _arrays(path, found)
+    images, labels = arrays["images"], arrays["labels"]
+    if images.ndim == 4 and images.shape[3] not in (1, 3) and images.shape[1] in (1, 3):
+        images = images.transpose(0, 2, 3, 1)
+    shapes = f"images {images.shape} {images.dtype}, labels {labels.shape} {labels.dtype}"
+    if images.ndim != 4 or images.dtype != np.uint8 or labels.shape != images.shape[:1]:
+        raise _arrays(path, shapes)
+    return [lambda i=i: images[i] for i in range(len(images))], label_ids(labels.tolist(), checkpoint, path.name)
+
+
+def _arrays(path: Path, found: object) -> BadTask:
+    return BadTask(
+        f"{path.name} does not hold labelled images",
+        expected="an .npz with images, uint8 (N, height, width, channels), and labels, integers (N,)",
+        found=found,
+        next_step="numpy.savez(FILE, images=..., labels=...), or give a folder with one subfolder per class",
+    )
+
+
+def _from_folder(path: Path, checkpoint: Checkpoint) -> tuple[Sequence[Callable[[], Pixels]], Sequence[int]]:
+    """Classes take turns, so that the first N images are of all classes."""
+    found = {
+        folder.name: sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)
+        for folder in sorted(path.iterdir())
+        if folder.is_dir()
+    }
+    found = {name: files for name, files in found.items() if files}
+    if not found:
+        step = "give a folder with one subfolder of images per class"
+        raise BadTask(f"{path.name} holds no images", expected="CLASS/IMAGE.png", found="none", next_step=step)
+    order, channels = class_order(list(found), checkpoint), reads_images(checkpoint).channels
+    turns = zip_longest(*[[(file, order[name]) for file in files] for name, files in found.items()])
+    pairs = [pair for pair in chain.from_iterable(turns) if pair is not None]
+    return [lambda file=file: _picture(file, channels) for file, _ in pairs], [label for _, label in pairs]
+
+
+def _picture(file: Path, channels: int) -> Pixels:
+    try:
+        with Image.open(file) as picture:
+            return as_pixels(picture, channels)
+    except (OSError, UnidentifiedImageError) as error:
+        raise BadTask(f"{file.name} is not an image", found=error, next_step="remove or replace it") from error
+
+
+def as_pixels(picture: Image.Image, channels: int) -> Pixels:
+    """Grey where the model reads one channel, else in colours."""
+    pixels = np.asarray(picture.convert("L" if channels == 1 else "RGB"))
+    return pixels if pixels.ndim == 3 else pixels[:, :, None]

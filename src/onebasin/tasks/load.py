@@ -9,7 +9,7 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.tasks.builtin import builtin
 from onebasin.tasks.hub import hub_dataset
-from onebasin.tasks.image_files import image_files
+from onebasin.tasks.images import image_files
 from onebasin.tasks.synthetic import synthetic_task
 from onebasin.tasks.task import SYNTHETIC, Task
 from onebasin.tasks.text import labelled_file, text_file
@@ -19,6 +19,10 @@ FORMS = (
     "hub:DATASET[[:CONFIG]:SPLIT], builtin:shapes, builtin:python, synthetic"
 )
 KINDS = {".npz": "images", ".txt": "text", ".csv": "labelled", ".jsonl": "labelled"}  # by what a file is called
+
+READERS: dict[str, Callable[..., Task]] = {
+    "images": image_files, "text": text_file, "labelled": labelled_file, "hub": hub_dataset, "builtin": builtin,
+}  # fmt: skip
 
 
 def load_task(
@@ -33,17 +37,8 @@ def load_task(
     if text == SYNTHETIC:
         return synthetic_task([checkpoint, *others], samples=samples, length=length)
     kind, _, rest = text.partition(":")
-    match kind if rest else "":
-        case "images":
-            return image_files(rest, checkpoint, samples=samples)
-        case "text":
-            return text_file(rest, checkpoint, samples=samples, length=length)
-        case "labelled":
-            return labelled_file(rest, checkpoint, samples=samples, length=length)
-        case "hub":
-            return hub_dataset(rest, checkpoint, samples=samples, length=length)
-        case "builtin":
-            return builtin(rest, checkpoint, samples=samples, length=length)
+    if rest and kind in READERS:
+        return READERS[kind](rest, checkpoint, samples=samples, length=length)
     file = rest or text
     kind = KINDS.get(Path(file).suffix, "")
     step = f"say what it is, like {kind}:{file}" if kind else "give it one of these forms"

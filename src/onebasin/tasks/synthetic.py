@@ -11,21 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.stock import stock_model
 from onebasin.errors import BadTask
 from onebasin.spec import Images
-from onebasin.tasks.images import image_task
+from onebasin.tasks.images import image_task, reads_images
 from onebasin.tasks.task import IGNORED, LANGUAGE, SYNTHETIC, Task, head_of
 from onebasin.tasks.tokens import reads_tokens, sequence_length, tokenizer_of
-
-if TYPE_CHECKING:
-    import torch
-    from numpy.typing import NDArray
-    from torch import Tensor
 
 WINDOWS, PICTURES = 1000, 4000  # texts and images where no number is asked for
 LEAVES = 30  # shapes in a picture
@@ -68,20 +67,14 @@ def dead_leaves(number: int, seed: int, height: int, width: int, channels: int) 
 
 
 def _pictures(checkpoint: Checkpoint, samples: int, seed: int) -> Task:
-    reads = checkpoint.spec.inputs
-    assert isinstance(reads, Images)
+    reads = reads_images(checkpoint)
     pictures = [partial(dead_leaves, i, seed, reads.height, reads.width, reads.channels) for i in range(samples)]
     about = {"source": "synthetic: dead leaves", "seed": seed}
-    task = image_task(pictures, [0] * samples, checkpoint, SYNTHETIC, about, samples)
-    return task.unlabelled()
+    return image_task(pictures, [0] * samples, checkpoint, SYNTHETIC, about, samples).unlabelled()
 
 
 def _windows(models: Sequence[Checkpoint], samples: int, length: int, seed: int, device: torch.device | str) -> Task:
     """Sampled from each model in turn, at temperature 1, from its first token or any."""
-    import torch
-
-    from onebasin.checkpoint.stock import stock_model
-
     shares = [len(range(i, samples, len(models))) for i in range(len(models))]
     made = []
     with torch.random.fork_rng(devices=[] if torch.device(device).type == "cpu" else None):
@@ -98,8 +91,6 @@ def _windows(models: Sequence[Checkpoint], samples: int, length: int, seed: int,
 
 def _first_tokens(checkpoint: Checkpoint, count: int) -> Tensor:
     """The token that begins a text, where the tokenizer has one; else tokens drawn uniformly."""
-    import torch
-
     vocabulary, tokenizer = reads_tokens(checkpoint).vocabulary, tokenizer_of(checkpoint)
     begin = getattr(tokenizer, "bos_token_id", None)
     if begin is not None and begin < vocabulary:
@@ -108,7 +99,6 @@ def _first_tokens(checkpoint: Checkpoint, count: int) -> Tensor:
 
 
 def _sampled(model: Any, first: Tensor, length: int, batch: int = 500) -> Tensor:
-    import torch
     from transformers import GenerationConfig
 
     plain = GenerationConfig(do_sample=True, top_k=0, top_p=1.0, temperature=1.0, max_length=length, min_length=length,
@@ -123,8 +113,6 @@ def _sampled(model: Any, first: Tensor, length: int, batch: int = 500) -> Tensor
 
 def _words(checkpoint: Checkpoint, samples: int, length: int, seed: int) -> Task:
     """Words drawn uniformly, between the tokens that the tokenizer puts around a text."""
-    import torch
-
     vocabulary, tokenizer = reads_tokens(checkpoint).vocabulary, tokenizer_of(checkpoint)
     special = set() if tokenizer is None else set(tokenizer.all_special_ids)
     words = torch.tensor([i for i in range(vocabulary) if i not in special])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
 
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.errors import BadTask
-
-if TYPE_CHECKING:
-    from torch import Generator, Tensor, device
 
 CLASSIFICATION, LANGUAGE = "classification", "language"
 SYNTHETIC = "synthetic"  # the name of inputs that models made up
@@ -54,36 +54,27 @@ class Task:
     def batches(self, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """The samples in order, `size` at a time; the last batch may be smaller."""
         for start in range(0, len(self), size):
-            part = slice(start, start + size)
-            yield {name: x[part] for name, x in self.inputs.items()}, self.labels[part]
+            yield self.take(slice(start, start + size))
 
-    def take(self, index: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    def take(self, index: Tensor | slice) -> tuple[dict[str, Tensor], Tensor]:
         """The samples with these numbers, as one batch."""
         return {name: x[index] for name, x in self.inputs.items()}, self.labels[index]
 
     def order(self, generator: Generator) -> Tensor:
         """All samples once, shuffled: what `take` is to be given in one epoch."""
-        import torch
-
         return torch.randperm(len(self), generator=generator)
 
-    def to(self, device: device | str) -> Task:
+    def to(self, device: torch.device | str) -> Task:
         """The same samples on a device."""
         inputs = {name: x.to(device) for name, x in self.inputs.items()}
         return replace(self, inputs=inputs, labels=self.labels.to(device))
 
     def split(self, n: int) -> tuple[Task, Task]:
         """(the others, n samples): one to learn from and one to hold back, drawn, as files are often in some order."""
-        import torch
-
         if not 0 < n < len(self):
             raise too_few(n, len(self) - 1, self.name)
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(0))
-        parts = []
-        for index in (order[n:].sort().values, order[:n].sort().values):
-            inputs, labels = self.take(index)
-            parts.append(replace(self, inputs=inputs, labels=labels, about={**self.about, "samples": len(index)}))
-        return parts[0], parts[1]
+        return self._part(order[n:].sort().values), self._part(order[:n].sort().values)
 
     def unlabelled(self) -> Task:
         """The same inputs, with every label taken away, and the text that windows were taken from."""
@@ -93,8 +84,11 @@ class Task:
         """The first n samples."""
         if not 0 < n <= len(self):
             raise too_few(n, len(self), self.name)
-        inputs = {name: x[:n] for name, x in self.inputs.items()}
-        return replace(self, inputs=inputs, labels=self.labels[:n], about={**self.about, "samples": n})
+        return self._part(slice(n))
+
+    def _part(self, index: Tensor | slice) -> Task:
+        inputs, labels = self.take(index)
+        return replace(self, inputs=inputs, labels=labels, about={**self.about, "samples": len(labels)})
 
 
 def head_of(checkpoint: Checkpoint) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.tasks.files import about_file, existing, read_text
@@ -26,8 +28,6 @@ def language_task(
     text: str, checkpoint: Checkpoint, name: str, about: Mapping[str, Any], samples: int | None, length: int | None
 ) -> Task:
     """N evenly spaced windows of T+1 tokens, window i from i·⌊(n−T−1)/N⌋; each token is told from those before."""
-    import torch
-
     reads_tokens(checkpoint)
     head_kind(checkpoint, LANGUAGE)
     size = sequence_length(checkpoint, length, LONGEST)
@@ -53,8 +53,6 @@ def labelled_task(
     length: int | None,
 ) -> Task:  # fmt: skip
     """The first N texts with their classes."""
-    import torch
-
     reads_tokens(checkpoint)
     head_kind(checkpoint, CLASSIFICATION)
     size = sequence_length(checkpoint, length, LONGEST)
@@ -80,17 +78,14 @@ def _csv_rows(path: Path) -> list[Row]:
     table = [row for row in csv.reader(io.StringIO(read_text(path), newline="")) if row]
     header = [cell.strip().lower() for cell in table[0]] if table else []
     if {"text", "label"} <= set(header):
+        ragged = [row for row in table if len(row) != len(header)]
+        if ragged:
+            raise _columns(path, f"a row of {len(ragged[0])} columns: {ragged[0][0][:40]}")
         text, label = header.index("text"), header.index("label")
-        return [(row[text], row[label].strip()) for row in table[1:] if _wide(row, len(header), path)]
+        return [(row[text], row[label].strip()) for row in table[1:]]
     if len(header) < 2 or not all(row[0].strip().isdigit() and len(row) == len(header) for row in table):
         raise _columns(path, ", ".join(header) or "an empty file")
     return [(" ".join(row[1:]), int(row[0]) - 1) for row in table]
-
-
-def _wide(row: list[str], columns: int, path: Path) -> bool:
-    if len(row) != columns:
-        raise _columns(path, f"a row of {len(row)} columns: {row[0][:40]}")
-    return True
 
 
 def _json_rows(path: Path) -> list[Row]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.spec import Tokens
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
@@ -43,9 +44,6 @@ def tokenizer_of(checkpoint: Checkpoint) -> Any | None:
 
 def encode(text: str, checkpoint: Checkpoint) -> tuple[Tensor, str]:
     """One long row of token ids, and what a token is: "tokenizer" or "bytes"."""
-    import numpy as np
-    import torch
-
     vocabulary, tokenizer = reads_tokens(checkpoint).vocabulary, tokenizer_of(checkpoint)
     if tokenizer is not None:
         ids = torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=torch.long)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import pad
 
 from onebasin.tasks.task import LANGUAGE, Task, too_few
-
-if TYPE_CHECKING:
-    from torch import Generator, Tensor, device
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Windows:
     length: int
     about: Mapping[str, Any]
     kind: str = LANGUAGE
+    labelled: ClassVar[bool] = True  # every token is told from those before
 
     def __len__(self) -> int:
         """Windows in an epoch: side by side from an offset below T."""
@@ -28,26 +30,20 @@ class Windows:
 
     def order(self, generator: Generator) -> Tensor:
         """Windows side by side from a random offset, shuffled: an epoch that cuts the text elsewhere every time."""
-        import torch
-
         offset = torch.randint(self.length, (), generator=generator)
         return offset + self.length * torch.randperm(len(self), generator=generator)
 
     def take(self, index: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """The windows that start at these tokens, as one batch."""
-        import torch
-
         windows = self.ids[index[:, None] + torch.arange(self.length + 1, device=index.device)]
         return {"input_ids": windows[:, :-1]}, windows[:, 1:]
 
-    def to(self, device: device | str) -> Windows:
+    def to(self, device: torch.device | str) -> Windows:
         """The same text on a device."""
         return replace(self, ids=self.ids.to(device))
 
     def split(self, n: int) -> tuple[Windows, Task]:
         """(the text before, its last n windows)."""
-        import torch
-
         cut = len(self.ids) - n * self.length - 1
         if n < 1 or cut < 2 * self.length:
             raise too_few(n, len(self) - 1, self.name)
@@ -68,9 +64,6 @@ def training(task: Training) -> Training:
 
 def crop_and_flip(pixels: Tensor, generator: Generator) -> Tensor:
     """Images (n, c, h, w), each shifted by up to an eighth (edges mirrored) and half of them flipped."""
-    import torch
-    from torch.nn.functional import pad
-
     n, _, h, w = pixels.shape
     margin_y, margin_x = h // 8, w // 8
     padded = pad(pixels, (margin_x, margin_x, margin_y, margin_y), mode="reflect")
