@@ -116,7 +116,7 @@ def brought_together(models: list[Any], task: Any, way: str, device: str) -> tup
 
 
 def draw(ways: dict[str, Any]) -> None:
-    from onebasin.report.ternary import ternary
+    from onebasin.report.pictures import ternary
 
     for way in DRAWN:
         name = way.replace(", ", "-").replace(" ", "-")

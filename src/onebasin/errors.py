@@ -6,7 +6,7 @@ the message can be acted on without reading the code.
 
 from __future__ import annotations
 
-_FIELDS = ("tensor", "axis", "space", "expected", "found")
+_FIELDS = ("tensor", "axis", "space", "expected", "found", "next_step")
 
 
 class OnebasinError(Exception):
@@ -25,11 +25,9 @@ class OnebasinError(Exception):
     ) -> None:
         self.what, self.tensor, self.axis, self.space = what, tensor, axis, space
         self.expected, self.found, self.next_step = expected, found, next_step
-        lines = [what]
-        lines += [f"  {name}: {value}" for name in _FIELDS if (value := getattr(self, name)) is not None]
-        if next_step:
-            lines.append(f"  next step: {next_step}")
-        super().__init__("\n".join(lines))
+        given = {name.replace("_", " "): getattr(self, name) for name in _FIELDS}
+        lines = [f"  {name}: {value}" for name, value in given.items() if value is not None]
+        super().__init__("\n".join([what, *lines]))
 
 
 class BadCheckpoint(OnebasinError):

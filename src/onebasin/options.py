@@ -151,13 +151,7 @@ def _either(hint: Any, kinds: list[Any], value: Any, where: str) -> Any:
 def _one_of(choices: tuple[Any, ...], value: Any, where: str) -> Any:
     if value in choices and type(value) in {type(choice) for choice in choices}:
         return value
-    near = nearest(str(value), [str(choice) for choice in choices])
-    raise BadRecipe(
-        f"{where} has no such choice",
-        expected=described(Literal[choices]),
-        found=value,
-        next_step=f"did you mean {near}?" if near else "use one of these",
-    )
+    raise no_such_choice(where, [str(choice) for choice in choices], value)
 
 
 def _entries(kinds: tuple[Any, ...], value: list[Any] | tuple[Any, ...], where: str) -> tuple[Any, ...]:
@@ -215,6 +209,12 @@ def nearest(key: str, known: list[str]) -> str | None:
     last = {name.rpartition(".")[2]: name for name in reversed(known)}
     found = get_close_matches(key.rpartition(".")[2], list(last), 1)
     return last[found[0]] if found else None
+
+
+def no_such_choice(where: str, choices: list[str], value: object) -> BadRecipe:
+    near = nearest(str(value), choices)
+    step = f"did you mean {near}?" if near else "use one of these"
+    return BadRecipe(f"{where} has no such choice", expected=", ".join(choices), found=value, next_step=step)
 
 
 def unknown_key(where: str, here: Any, known: list[str]) -> BadRecipe:

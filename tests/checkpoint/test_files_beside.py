@@ -41,7 +41,7 @@ def test_not_carried(name):
 
 
 def test_files_beside_the_weights(tmp_path, make_folder, monkeypatch):
-    monkeypatch.setattr("onebasin.checkpoint.carry.LARGEST", 1000)
+    monkeypatch.setattr("onebasin.checkpoint.output.LARGEST", 1000)
     source = make_folder({}, name="source", config={"model_type": "other"})
     for name in ("tokenizer.json", "merges.txt", "README.md", "modeling.py", "trainer_state.json"):
         (source / name).write_text(f"from the input: {name}")

@@ -17,7 +17,7 @@ from onebasin.errors import Incompatible, OnebasinError
 from onebasin.landscape import evaluate, measure
 from onebasin.paths import FactorPath
 from onebasin.paths.points import grid
-from onebasin.report.ternary import place, ternary
+from onebasin.report.pictures import place, ternary
 from onebasin.tasks import load_task
 
 

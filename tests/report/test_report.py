@@ -20,11 +20,11 @@ from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.demo import demonstrate
 from onebasin.maps.orthogonal import Orthogonal
 from onebasin.report.html import write_report
-from onebasin.report.html.axes import Axis
+from onebasin.report.html.charts import Axis
 from onebasin.report.html.facts import read_facts
 from onebasin.report.html.markup import tag
 from onebasin.report.html.page import page
-from onebasin.verification.movements import head_places, turning_angles
+from onebasin.verification.certificate import head_places, turning_angles
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "<b onload=alert(1)>&\"'"
@@ -161,7 +161,7 @@ def surface_of(names: str) -> dict[str, object]:
 
 
 def test_three_models_have_a_triangle(tmp_path):
-    pytest.importorskip("onebasin.report.ternary")
+    pytest.importorskip("onebasin.report.pictures")
     (tmp_path / "barrier.json").write_text(json.dumps(surface_of("xyz")))
     (tmp_path / "recipe.yaml").write_text("onebasin: 2\n")
     write_report(tmp_path)

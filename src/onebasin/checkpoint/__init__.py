@@ -4,11 +4,10 @@ The only package that opens files, and the only one that rounds.  Importing it, 
 headers import neither torch nor transformers.
 """
 
-from onebasin.checkpoint.carry import carry_files, is_carried
 from onebasin.checkpoint.dtypes import DTYPES, Dtype, is_finite, nbytes, torch_dtype
 from onebasin.checkpoint.folder import has_custom_code, locate, read_config, weights_entry
 from onebasin.checkpoint.model import Checkpoint, transformers_config
-from onebasin.checkpoint.output import check_output, whole_folder
+from onebasin.checkpoint.output import carry_files, check_output, is_carried, whole_folder
 from onebasin.checkpoint.store import Header, Progress, Store
 from onebasin.checkpoint.write import Planned, shards, write_folder
 

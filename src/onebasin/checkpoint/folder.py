@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from onebasin.checkpoint.carry import LEGAL, SUFFIXES
+from onebasin.checkpoint.output import LEGAL, SUFFIXES
 from onebasin.errors import BadCheckpoint
 
 SINGLE = "model.safetensors"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from onebasin.checkpoint.dtypes import DTYPES
 from onebasin.checkpoint.folder import locate, read_config
 from onebasin.checkpoint.store import Progress, Store
 from onebasin.checkpoint.write import Planned, write_folder
-from onebasin.errors import BadCheckpoint, LayoutMismatch, OnebasinError
+from onebasin.errors import BadCheckpoint, LayoutMismatch
 from onebasin.spec import Leaf, ModelSpec
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Checkpoint:
         spec, names = declare(transformers_config(config)).bind(store.headers)
         check_shapes(spec, {key: store.headers[name].shape for key, name in names.items()})
         stored = {key: (name, store.headers[name].dtype) for key, name in names.items()}
-        leaves = {leaf.name: _reader(store, names[leaf.key], leaf) for leaf in spec.leaves.values()}
+        leaves = {leaf.name: partial(_read, store, names[leaf.key], leaf) for leaf in spec.leaves.values()}
         return cls(spec, config, leaves, stored, store)
 
     def __getitem__(self, leaf: str) -> Tensor:
@@ -110,7 +111,7 @@ class Checkpoint:
             name, kind = self.stored.get(key, (key, fallback))
             if self.spec.table_name(name) != key:  # in the input, one of two equal entries stood for both
                 name = key
-            planned.append(Planned(name, self.spec.keys[source], dtype or kind, _maker(self, source)))
+            planned.append(Planned(name, self.spec.keys[source], dtype or kind, partial(self.tensor, source)))
         return planned
 
     def save(
@@ -145,19 +146,12 @@ def _with_dtype(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**config, **dict.fromkeys(keys, name)}
 
 
-def _maker(checkpoint: Checkpoint, key: str) -> Recipe:
-    return lambda: checkpoint.tensor(key)
+def _read(store: Store, name: str, leaf: Leaf) -> Tensor:
+    import torch
+    from einops import rearrange
 
-
-def _reader(store: Store, name: str, leaf: Leaf) -> Recipe:
-    def read() -> Tensor:
-        import torch
-        from einops import rearrange
-
-        whole = rearrange(store.read(name), leaf.view.pattern, **dict(leaf.view.sizes))
-        return whole[leaf.index].to(torch.float64)
-
-    return read
+    whole = rearrange(store.read(name), leaf.view.pattern, **dict(leaf.view.sizes))
+    return whole[leaf.index].to(torch.float64)
 
 
 def transformers_config(config: Mapping[str, Any]) -> Any:
@@ -166,8 +160,6 @@ def transformers_config(config: Mapping[str, Any]) -> Any:
 
     try:
         return CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
-    except OnebasinError:
-        raise
     except Exception as error:
         raise BadCheckpoint(
             f"config.json is not a valid {config['model_type']} configuration",

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safetensors import SafetensorError
 
-from onebasin.checkpoint.carry import carry_files
 from onebasin.checkpoint.dtypes import is_finite, nbytes, torch_dtype
 from onebasin.checkpoint.folder import INDEX
-from onebasin.checkpoint.output import whole_folder
+from onebasin.checkpoint.output import carry_files, whole_folder
 from onebasin.checkpoint.store import Progress
 from onebasin.errors import BadOutput
 

@@ -56,11 +56,10 @@ def _print(report: dict[str, Any], out: Path) -> None:
 
     metric = report["metric"].replace("_", " ")
     columns = ("method", "loss barrier", f"average's {metric}", f"end points' {metric}", "seconds")
-    rows = [
-        (row["method"], f"{row['barrier']:.3f}", *(format_metric(row[key], report["metric"]) for key in ("midpoint", "ends")),
-         f"{row['seconds']:.1f}")
-        for row in report["rows"]
-    ]  # fmt: skip
+    rows = []
+    for row in report["rows"]:
+        values = (format_metric(row[key], report["metric"]) for key in ("midpoint", "ends"))
+        rows.append((row["method"], f"{row['barrier']:.3f}", *values, f"{row['seconds']:.1f}"))
     print_table(columns, rows, left=("method",))
     test = report["data"]["test"]
     console.print(f"measured on {test['samples']:,} samples of {test['data']}, which no model was trained on")

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from onebasin.checkpoint import Checkpoint
 from onebasin.cli.output import console, print_json, print_table, size
+from onebasin.ensemble import inspection
 
 
 def inspect(
@@ -21,11 +23,8 @@ def inspect(
     Reads headers and configuration only.  With B, also says what stands between the two (exit code 1 if it blocks).
     The last line says whether the models are ready, and what to type next.
     """
-    from onebasin.checkpoint import Checkpoint
-    from onebasin.ensemble.inspection import inspect as look
-
     names = [name for name in (a, b) if name is not None]
-    found = look(*(Checkpoint.open(name, revision) for name in names))
+    found = inspection.inspect(*(Checkpoint.open(name, revision) for name in names))
     if json:
         print_json(found.report)
     else:
@@ -44,19 +43,17 @@ def _memory() -> int | None:
 
 
 def _print_model(report: dict[str, Any]) -> None:
-    from onebasin.ensemble.inspection import kinds
-
     dtypes = ", ".join(report["dtypes"])
     console.print(f"[bold]{report['architecture']}[/bold]  {report['model']}")
     console.print(f"{report['parameters']:,} parameters, {size(report['bytes'])} on disk ({dtypes})")
-    words, rows = ("space", "symmetries (canonical form)", "because of"), []
-    for name, count, space in kinds(report["spaces"]):
+    columns, rows = ("space", "size", "symmetries (canonical form)", "dimension", "because of"), []
+    for name, count, space in inspection.kinds(report["spaces"]):
         fibres = f"{space['fibres']} × " if space["fibres"] else ""
         times = f"{count} × " if count > 1 else ""
         because = ", ".join(op["operation"] for op in space["because"]) or "linear maps only"
         dimension = f"{times}{space['dimension']:,}"
         rows.append((name, f"{fibres}{space['size']}", space["family"], dimension, because))
-    print_table((words[0], "size", words[1], "dimension", words[2]), rows, left=words)
+    print_table(columns, rows, left=columns[::2])
     console.print(f"group dimension {report['dimension']:,}")
     if report["tied"]:
         console.print(f"head tied to {report['tied']}: canonical form unties it (`tie_word_embeddings: false`)")

@@ -1,4 +1,4 @@
-"""`onebasin run RECIPE`, and what the verbs that follow a recipe share: their flags, and the way from flags to a run."""
+"""`onebasin run RECIPE`, and what all verbs that follow a recipe share: flags, and the way from them to a run."""
 
 from __future__ import annotations
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json as _json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from onebasin.checkpoint import Checkpoint, check_output
 from onebasin.cli.output import print_json, progress
 from onebasin.cli.recipe import Json, Out, Quiet
 from onebasin.errors import OnebasinError
-
-if TYPE_CHECKING:
-    from onebasin.checkpoint import Checkpoint
 
 Sizes = Annotated[
     list[str],
@@ -35,7 +33,6 @@ def widen(
 
     What cannot be exact is refused with the reason.  OUT/certificate.json says how far the outputs moved.
     """
-    from onebasin.checkpoint import Checkpoint, check_output
     from onebasin.widening.widen import widen as larger
 
     checkpoint = Checkpoint.open(a, revision)

@@ -16,7 +16,7 @@ from onebasin.recipes import parse, run
 from onebasin.recipes.document import FORMAT
 from onebasin.report.html import write_report
 from onebasin.report.html.words import name_metric
-from onebasin.verification.versions import versions
+from onebasin.verification.certificate import versions
 
 PLAIN, LEARNED = "plain average", "learned"
 POINTS = 11

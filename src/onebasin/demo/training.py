@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from transformers import PreTrainedModel
+from transformers.utils import logging
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.demo.variants import Variant
 from onebasin.tasks import Training, load_task, training
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 WARMUP = 0.15  # the share of the steps in which the learning rate rises
 
@@ -40,8 +38,6 @@ def train_pair(variant: Variant, folders: dict[int, Path], tick: Callable[[str, 
 @contextmanager
 def no_bars() -> Iterator[None]:
     """Without the progress bars of transformers, which would break into the one of the demo."""
-    from transformers.utils import logging
-
     enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, ViTConfig, ViTForImageClassification
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,6 @@ class Variant:
 
 def vision() -> PreTrainedModel:
     """A wide ViT of one layer for pictures of 24 × 24 in patches of 6 × 6."""
-    from transformers import ViTConfig, ViTForImageClassification
-
     config = ViTConfig(
         image_size=24, patch_size=6, hidden_size=128, intermediate_size=256, num_hidden_layers=1, num_attention_heads=4,
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
@@ -57,8 +54,6 @@ def vision() -> PreTrainedModel:
 
 def language() -> PreTrainedModel:
     """A GPT-2 of one layer that reads windows of 64 bytes.  Its head is not tied, so B can be written in A's gauge."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
     config = GPT2Config(
         vocab_size=256, n_embd=96, n_inner=192, n_layer=1, n_head=4, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
         attn_pdrop=0.0, tie_word_embeddings=False, bos_token_id=0, eos_token_id=0,

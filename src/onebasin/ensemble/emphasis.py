@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint import Checkpoint
 
 BALANCED = -0.5
 

@@ -38,11 +38,12 @@ def evaluate(
     """Run `model`, which is on `device`, over the whole task in its own dtype; sums are float64."""
     model.eval()
     dtype = next(model.parameters()).dtype
+    extra = {"use_cache": False} if task.kind == LANGUAGE else {}
     sums, counts, hits = [], [], 0
     for inputs, labels in task.batches(batch_size):
         cast = {n: x.to(device, dtype if x.is_floating_point() else x.dtype) for n, x in inputs.items()}
-        logits, labels = _logits(model, task, cast), labels.to(device)
-        rows, flat = logits.flatten(0, -2), labels.flatten()
+        labels = labels.to(device)
+        rows, flat = model(**cast, **extra).logits.flatten(0, -2), labels.flatten()
         each = cross_entropy(
             rows.float() if rows.dtype.itemsize < 4 else rows, flat, ignore_index=IGNORED, reduction="none"
         )
@@ -54,12 +55,6 @@ def evaluate(
     _check_finite(loss, task)
     losses = total / count.clamp_min(1)
     return Evaluation(loss, _metrics(task, loss, hits / labelled), standard_error(losses), len(task), losses)
-
-
-def _logits(model: nn.Module, task: Task, inputs: dict[str, Tensor]) -> Tensor:
-    extra = {"use_cache": False} if task.kind == LANGUAGE else {}
-    logits: Tensor = model(**inputs, **extra).logits
-    return logits
 
 
 def _metrics(task: Task, loss: float, accuracy: float) -> dict[str, float]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from onebasin.errors import BadRecipe
 from onebasin.methods.method import Method
-from onebasin.options import dotted, known_keys, nearest, read_section, write_section
+from onebasin.options import dotted, known_keys, no_such_choice, read_section, write_section
 from onebasin.papers.options import PRESETS
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ def resolve_name(name: object, sections: dict[str, Any]) -> str:
             if isinstance(section, dict):
                 sections[kind.name] = _over(kind.names[name][1], section)
             return kind.name
-    near = nearest(name, list(names()))
-    step = f"did you mean {near}?" if near else "use one of these"
-    raise BadRecipe("method has no such choice", expected=", ".join(names()), found=name, next_step=step)
+    raise no_such_choice("method", list(names()), name)
 
 
 def read_method(name: str, sections: dict[str, Any], device: torch.device) -> Method:
@@ -88,8 +86,7 @@ def _inner(key: str, section: Mapping[str, Any]) -> str | None:
     if key == "start":
         start, starts = section.get(key, "activation"), [name for name, kind in methods().items() if not kind.learns]
         if start not in (*starts, IDENTITY):
-            expected, step = ", ".join([*starts, IDENTITY]), "use one of these"
-            raise BadRecipe("learned.start has no such choice", expected=expected, found=start, next_step=step)
+            raise no_such_choice("learned.start", [*starts, IDENTITY], start)
         return str(start)
     return key if key in methods() else None
 
@@ -100,10 +97,7 @@ def _with_preset(section: dict[str, Any], where: str) -> dict[str, Any]:
         return section
     name = str(section.pop("preset"))
     if name not in PRESETS:
-        near = nearest(name, list(PRESETS))
-        step = f"did you mean {near}?" if near else "use one of these"
-        key = dotted(where, "preset")
-        raise BadRecipe(f"{key} has no such choice", expected=", ".join(PRESETS), found=name, next_step=step)
+        raise no_such_choice(dotted(where, "preset"), list(PRESETS), name)
     return _over(PRESETS[name], section)
 
 

@@ -27,12 +27,10 @@ from onebasin.recipes.notes import keep_warnings
 from onebasin.recipes.plan import Plan, dtype_code, parts_of, prepare
 from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
 from onebasin.report import plot
-from onebasin.report.card import describe_aligned, describe_merged, model_card
+from onebasin.report.card import describe_aligned, describe_merged, linear_merge, model_card
 from onebasin.report.html import write_report
-from onebasin.report.mergekit import linear_merge
-from onebasin.report.ternary import ternary
-from onebasin.verification.certificate import certificate, exactness
-from onebasin.verification.versions import versions
+from onebasin.report.pictures import ternary
+from onebasin.verification.certificate import certificate, exactness, versions
 
 
 def run(

@@ -1,5 +1,5 @@
 """What was measured: pictures, certificates, model cards."""
 
-from onebasin.report.curves import plot
+from onebasin.report.pictures import plot
 
 __all__ = ["plot"]

@@ -1,11 +1,17 @@
-"""The model card of an aligned or merged checkpoint."""
+"""Texts beside a checkpoint: its model card, and a recipe of mergekit for the average of aligned models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import yaml
+
 from onebasin.ensemble.words import join_words
 from onebasin.methods.method import Method
+
+MERGEKIT = (
+    "# mergekit-yaml mergekit.yaml MERGED\n# The folders are named by where they lay when this file was written.\n"
+)
 
 
 def describe_aligned(names: Sequence[str], method: Method) -> str:
@@ -44,3 +50,11 @@ tags:
 `certificate.json` says how exact the alignment is, and `report.html` shows it; {maps};
 `onebasin run recipe.yaml -o OUT` makes the model again.
 """
+
+
+def linear_merge(models: Sequence[str]) -> str:
+    """A recipe of mergekit: a linear merge with equal weights, in float32."""
+    share = 1 / len(models)
+    entries = [{"model": model, "parameters": {"weight": share}} for model in models]
+    recipe = {"merge_method": "linear", "models": entries, "dtype": "float32"}
+    return f"{MERGEKIT}{yaml.safe_dump(recipe, sort_keys=False)}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from onebasin.report.html.bars import histogram, permutation_matrix
+from onebasin.report.html.charts import histogram, line_chart, permutation_matrix
 from onebasin.report.html.facts import Data, aligned_models
-from onebasin.report.html.lines import line_chart
 from onebasin.report.html.markup import Markup, Section, chart, join, legend, table, tag
 from onebasin.report.html.words import describe_exactness
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from onebasin.checkpoint.folder import read_json_object
 
 Data = Mapping[str, Any]
 
@@ -34,18 +35,18 @@ def read_facts(folder: Path) -> Facts:
     recipe = folder / "recipe.yaml"
     text = recipe.read_text(encoding="utf-8") if recipe.is_file() else None
     if (folder / "demo.json").is_file():
-        demo = _read(folder / "demo.json")
-        last = _read(folder / demo["rows"][-1]["method"] / "certificate.json")
+        demo = read_json_object(folder / "demo.json")
+        last = read_json_object(folder / demo["rows"][-1]["method"] / "certificate.json")
         curves = {row["method"]: row["curve"] for row in demo["rows"]}
         return Facts("demo", ["a", "b"], curves, demo, last, versions=demo["versions"])
     if (folder / "barrier.json").is_file():
-        curve = _read(folder / "barrier.json")
+        curve = read_json_object(folder / "barrier.json")
         shared = {"recipe": text, "versions": curve["versions"], "warnings": curve["warnings"]}
         if "vertices" in curve:
             return Facts("barrier", curve["models"], surface=curve, **shared)
         name = f"{curve['a']} to {curve['b']}, {curve['path']} path"
         return Facts("barrier", [curve["a"], curve["b"]], {name: curve}, **shared)
-    done = _read(folder / "certificate.json")
+    done = read_json_object(folder / "certificate.json")
     shared = {"recipe": text, "versions": done["versions"], "warnings": done["warnings"]}
     return Facts(done["verb"], done["models"], certificate=done, **shared)
 
@@ -53,8 +54,3 @@ def read_facts(folder: Path) -> Facts:
 def aligned_models(report: Data) -> list[Data]:
     """The certificates in a report: its own, or one for each of several models, which then has a name."""
     return [{**report, **own} for own in report.get("aligned", [{}])]
-
-
-def _read(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onebasin.report.html.bars import bar_chart
+from onebasin.report.html.charts import Rise, bar_chart, line_chart
 from onebasin.report.html.facts import Data
-from onebasin.report.html.lines import Rise, line_chart
 from onebasin.report.html.markup import Markup, chart, join, legend, table, tag
 from onebasin.report.html.words import format_metric, metric_of
+from onebasin.report.pictures import ternary
 
 SHARES = {0.0: "A", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "B"}
 
@@ -99,7 +99,5 @@ def simplex(surface: Data) -> Markup:
 
 
 def triangle(surface: Data) -> Markup:
-    from onebasin.report.ternary import ternary  # type: ignore[import-not-found, unused-ignore]
-
     svg = ternary(surface)
     return tag("div", tag("figure", Markup(svg[svg.index("<svg") :]), class_="paper"), class_="charts")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onebasin.ensemble.words import join_words
-from onebasin.report.curves import METRICS
 from onebasin.report.html.facts import Data, Facts, aligned_models
+from onebasin.report.pictures import METRICS
 from onebasin.verification.verify import PROMISE
 
 
