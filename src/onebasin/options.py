@@ -36,8 +36,7 @@ class Within:
     def check(self, value: float, where: str) -> None:
         """Refuse a number outside the bounds, NaN included."""
         if not self.low <= value <= self.high or (self.above and value == self.low) or value == math.inf:
-            step = f"give a number: {self}"
-            raise BadRecipe(f"{where} is out of range", expected=self, found=value, next_step=step)
+            raise BadRecipe(f"{where} is out of range", expected=self, found=value, next_step=f"give a number: {self}")
 
 
 @dataclass(frozen=True)

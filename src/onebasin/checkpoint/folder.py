@@ -58,11 +58,13 @@ def _download(repo_id: str, revision: str | None) -> Path:
         step = "accept its terms on its Hub page, then run `hf auth login`"
         raise BadCheckpoint(f"the Hub does not give {repo_id} to everyone", next_step=step) from error
     except errors.RepositoryNotFoundError as error:
-        step = "check the spelling; for a private model run `hf auth login`"
-        raise BadCheckpoint(f"{absent}no such model on the Hub", next_step=step) from error
+        raise BadCheckpoint(
+            f"{absent}no such model on the Hub", next_step="check the spelling; for a private model run `hf auth login`"
+        ) from error
     except errors.RevisionNotFoundError as error:
-        step = "give a branch, tag or commit that its Hub page lists"
-        raise BadCheckpoint(f"{repo_id} has no revision {revision}", next_step=step) from error
+        raise BadCheckpoint(
+            f"{repo_id} has no revision {revision}", next_step="give a branch, tag or commit that its Hub page lists"
+        ) from error
     except OSError as error:  # no network, offline mode, the Hub itself
         step = "check the path if a local folder was meant; otherwise go online once, so that the cache holds the model"
         reason = str(error).splitlines()[0]
@@ -74,8 +76,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     _refuse_foreign(folder)
     file = folder / "config.json"
     if not file.is_file():
-        step = "give a folder written by save_pretrained, or a Hub id"
-        raise BadCheckpoint(f"{folder} has no config.json", next_step=step)
+        raise BadCheckpoint(
+            f"{folder} has no config.json", next_step="give a folder written by save_pretrained, or a Hub id"
+        )
     config = read_json_object(file)
     quantised = [key for key in _QUANTISED_KEYS if config.get(key)]
     quantised += [name for name in _QUANTISED_FILES if (folder / name).exists()]

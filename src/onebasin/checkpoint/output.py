@@ -61,8 +61,9 @@ def whole_folder(out: Path, nbytes: int = 0) -> Iterator[Path]:
         yield partial
         partial.replace(out)
     except OSError as error:
-        step = "nothing was written; check the disk and try again"
-        raise BadOutput(f"{out} could not be written", found=error, next_step=step) from error
+        raise BadOutput(
+            f"{out} could not be written", found=error, next_step="nothing was written; check the disk and try again"
+        ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -90,8 +90,9 @@ def shards(tensors: Sequence[Planned], max_shard_size: int | str) -> StateDictSp
     try:
         return split_torch_state_dict_into_shards(meta, max_shard_size=max_shard_size)
     except ValueError as error:
-        step = "write it like 5GB or 200MB"
-        raise BadOutput(f"{max_shard_size} is not a shard size", found=error, next_step=step) from error
+        raise BadOutput(
+            f"{max_shard_size} is not a shard size", found=error, next_step="write it like 5GB or 200MB"
+        ) from error
 
 
 def _rounded(planned: Planned) -> Tensor:

@@ -1,4 +1,4 @@
-"""The command line: one thin file per verb."""
+"""The command line: thin files, one or a few verbs each."""
 
 from onebasin.cli.app import main
 

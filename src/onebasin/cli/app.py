@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from onebasin import __version__
-from onebasin.cli.align import align, merge
-from onebasin.cli.barrier import barrier
+from onebasin.cli.align import align, barrier, merge
 from onebasin.cli.demo import demo
 from onebasin.cli.inspect import inspect
 from onebasin.cli.recipe import run

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onebasin.cli.output import console, print_table, size
+from onebasin.ensemble.words import describe_drift
 
 
 def print_plan(plan: dict[str, Any]) -> None:
@@ -40,14 +41,10 @@ def print_aligned(report: dict[str, Any]) -> None:
     for own in report.get("aligned", [report]):
         name, of = own.get("model", "aligned B"), "from A" if many else "of the weights"
         distances = f"distance {of} {own['distance_before']:.4g} -> {own['distance_after']:.4g}"
-        console.print(f"{name}: {distances}, output drift {_drift(own)}")
+        console.print(f"{name}: {distances}, output drift {describe_drift(own['output_drift'])}")
     if "reference" in report:
-        console.print(f"A as it is written: output drift {_drift(report['reference'])}")
+        console.print(f"A as it is written: output drift {describe_drift(report['reference']['output_drift'])}")
     console.print(f"gauge: {report['gauge']}")
-
-
-def _drift(found: dict[str, Any]) -> str:
-    return ", ".join(f"{value:.1e} in {kind}" for kind, value in found["output_drift"].items())
 
 
 def print_measured(report: dict[str, Any]) -> None:

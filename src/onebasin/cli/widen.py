@@ -10,6 +10,7 @@ import typer
 from onebasin.checkpoint import Checkpoint, check_output
 from onebasin.cli.output import print_json, progress
 from onebasin.cli.recipe import Json, Out, Quiet
+from onebasin.ensemble.words import describe_drift
 from onebasin.errors import OnebasinError
 
 Sizes = Annotated[
@@ -50,8 +51,7 @@ def widen(
     if json:
         print_json(report)
         return
-    drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in report["output_drift"].items())
-    typer.echo(f"widened: {report['growth'] or 'nothing'}\noutput drift: {drift}")
+    typer.echo(f"widened: {report['growth'] or 'nothing'}\noutput drift: {describe_drift(report['output_drift'])}")
 
 
 def _report(checkpoint: Checkpoint, wide: Checkpoint, settings: dict[str, Any]) -> dict[str, Any]:

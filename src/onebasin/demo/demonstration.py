@@ -39,7 +39,7 @@ def demonstrate(variant: Variant, out: Path, tick: Tick = silent) -> dict[str, A
             carry_out(folder, {"verb": "align", "method": method, **document}, folder / "b", folder / method, tick)
             rows.append(measured(variant, folder, method, folder / method, time.perf_counter() - start, tick))
         tick("writing the merged model")
-        merge(folder / "a", folder / LEARNED, folder / "merged")
+        FactorPath(Checkpoint.open(folder / "a"), Checkpoint.open(folder / LEARNED)).at(0.5).save(folder / "merged")
         report = {
             "task": variant.name,
             "command": f"onebasin demo --task {variant.name}{' --quick' if variant.quick else ''} -o AGAIN",
@@ -86,11 +86,6 @@ def measured(variant: Variant, folder: Path, method: str, b: Path, seconds: floa
         "seconds": seconds,
         "curve": curve,
     }
-
-
-def merge(a: Path, b: Path, out: Path) -> None:
-    """The average of two models that are in one basis, as a stock checkpoint."""
-    FactorPath(Checkpoint.open(a), Checkpoint.open(b)).at(0.5).save(out)
 
 
 def conclusion(report: dict[str, Any]) -> str:

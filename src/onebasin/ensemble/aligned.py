@@ -16,6 +16,7 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.sources import Source, live, opened
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.ensemble.storage import save_universe
+from onebasin.ensemble.words import describe_drift
 from onebasin.errors import OnebasinError
 from onebasin.paths import FactorPath
 
@@ -137,9 +138,8 @@ class Aligned:
         lines = [f"Aligned: {len(self.moves)} × {spec.architecture}, method {report.get('method', 'unknown')}"]
         lines += [f"  {report[key]}" for key in ("because", "why") if report.get(key)]
         for name, own in zip(report.get("models", [])[1:], report.get("aligned", [report]), strict=False):
-            drift = ", ".join(f"{value:.1e} in {kind}" for kind, value in own["output_drift"].items())
             lines.append(f"  {name}: distance {own['distance_before']:.4g} -> {own['distance_after']:.4g}")
-            lines.append(f"    output drift {drift}")
+            lines.append(f"    output drift {describe_drift(own['output_drift'])}")
         if "learning" in self.course:
             before, after = self.course["learning"]["history"][0]["midpoint"], self.course["learning"]["midpoint"]
             lines.append(f"  loss at the midpoint, on samples held back: {before:.4f} -> {after:.4f}")

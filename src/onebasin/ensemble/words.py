@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
@@ -25,3 +25,8 @@ def join_words(words: Sequence[str]) -> str:
 def describe_gauge(reason: str | None) -> str:
     """In which gauge the result is written; `reason` is why that is not the reference's."""
     return "the reference's" if reason is None else f"canonical, all models: {reason}"
+
+
+def describe_drift(drift: Mapping[str, float]) -> str:
+    """How far outputs moved, by dtype."""
+    return ", ".join(f"{value:.1e} in {kind}" for kind, value in drift.items())

@@ -52,7 +52,13 @@ def evaluate(
         hits += int((rows.argmax(-1) == flat).sum())
     total, count = torch.cat(sums), torch.cat(counts)
     loss, labelled = float(total.sum() / count.sum()), int(count.sum())
-    _check_finite(loss, task)
+    if not math.isfinite(loss):
+        raise BadTask(
+            "The loss of a model is not finite",
+            expected="a finite cross entropy",
+            found=f"{loss} on {task.name}",
+            next_step="check both models with `onebasin verify`, and use float32",
+        )
     losses = total / count.clamp_min(1)
     return Evaluation(loss, _metrics(task, loss, hits / labelled), standard_error(losses), len(task), losses)
 
@@ -64,16 +70,6 @@ def _metrics(task: Task, loss: float, accuracy: float) -> dict[str, float]:
         if task.about.get("tokens") == "bytes":
             metrics["bits_per_byte"] = loss / math.log(2)
     return metrics
-
-
-def _check_finite(loss: float, task: Task) -> None:
-    if not math.isfinite(loss):
-        raise BadTask(
-            "The loss of a model is not finite",
-            expected="a finite cross entropy",
-            found=f"{loss} on {task.name}",
-            next_step="check both models with `onebasin verify`, and use float32",
-        )
 
 
 def pick_device(name: str) -> torch.device:

@@ -125,14 +125,16 @@ def _read_method(document: dict[str, Any]) -> None:
     device = pick_device(convert(Device, document.get("device", "auto"), "device"))
     document["method"] = method = read_method(resolve_name(name, sections), sections, device)
     for section in sections:
-        step = "leave it out, or choose another method"
-        raise BadRecipe(f"{section} is of no use to the method {method.name}", next_step=step)
+        raise BadRecipe(
+            f"{section} is of no use to the method {method.name}", next_step="leave it out, or choose another method"
+        )
 
 
 def _spell_out_number(document: dict[str, Any], kind: type[Recipe]) -> None:
     """The defaults that depend on how many models there are."""
     count = len(models) if isinstance(models := document.get("models"), list) else 0
-    if issubclass(kind, Aligning) and count > 2 and _gathers(document.get("method")):
+    method: Method | None = document.get("method")
+    if issubclass(kind, Aligning) and count > 2 and (method is None or method.gathers(Gathering())):
         document.setdefault("universe", {})
     if kind is Merge and "shares" not in document and count:
         document.setdefault(*("share", 0.5) if count == 2 else ("shares", [1.0] * count))
@@ -145,10 +147,6 @@ def _take(document: dict[str, Any], key: str, choices: tuple[Any, ...]) -> Any:
         expected, step = ", ".join(map(str, choices)), f"begin the recipe with {key}: {choices[0]}"
         raise BadRecipe(f"{key} is missing", expected=expected, found=", ".join(map(str, document)), next_step=step)
     return convert(Literal[choices], document.pop(key), key)
-
-
-def _gathers(method: Method | None) -> bool:
-    return method is None or method.gathers(Gathering())
 
 
 def _placed(recipe: Recipe, model: Callable[[str], str], file: Callable[[str], str]) -> Recipe:

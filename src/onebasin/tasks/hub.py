@@ -7,8 +7,8 @@ from typing import Any
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.spec import Images
+from onebasin.tasks.files import label_ids
 from onebasin.tasks.images import as_pixels, image_task
-from onebasin.tasks.labels import label_ids
 from onebasin.tasks.task import Task
 from onebasin.tasks.text import labelled_task, language_task
 

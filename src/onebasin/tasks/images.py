@@ -17,8 +17,7 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.folder import read_json_object
 from onebasin.errors import BadTask
 from onebasin.spec import Images
-from onebasin.tasks.files import about_file, existing
-from onebasin.tasks.labels import class_order, label_ids
+from onebasin.tasks.files import about_file, class_order, existing, label_ids
 from onebasin.tasks.task import CLASSIFICATION, Task, check_labels, head_kind, too_few
 
 Pixels = NDArray[np.uint8]

@@ -13,8 +13,7 @@ import torch
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
-from onebasin.tasks.files import about_file, existing, read_text
-from onebasin.tasks.labels import label_ids
+from onebasin.tasks.files import about_file, existing, label_ids, read_text
 from onebasin.tasks.task import CLASSIFICATION, LANGUAGE, Task, check_labels, head_kind, too_few
 from onebasin.tasks.tokens import encode, encode_padded, reads_tokens, sequence_length
 

@@ -1,4 +1,7 @@
-"""The verbs.  Each builds the recipe that the command line would build and follows it: both give the same tensors."""
+"""The verbs for Python: what the command line does, on folders, Hub ids, open checkpoints and live models.
+
+Each builds the recipe that the command line would build and follows it: both give the same tensors.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any, TypeAlias
 
 from onebasin import recipes
 from onebasin.checkpoint import Checkpoint
-from onebasin.checkpoint.sources import Source, opened
+from onebasin.checkpoint.sources import Source, live, opened
 from onebasin.ensemble import inspection
 from onebasin.ensemble.aligned import Aligned
 from onebasin.errors import OnebasinError
@@ -21,6 +24,8 @@ from onebasin.recipes.document import FORMAT
 from onebasin.recipes.notes import keep_warnings
 from onebasin.verification import verify as verification
 from onebasin.widening import widen as widening
+
+__all__ = ["Aligned", "Source", "align", "barrier", "inspect", "live", "merge", "verify", "widen"]
 
 Section: TypeAlias = Mapping[str, Any]
 """A section of a recipe: its keys are those of the recipe file."""
