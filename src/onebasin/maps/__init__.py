@@ -3,25 +3,22 @@
 from onebasin.errors import NotInFamily
 from onebasin.families import Family
 from onebasin.maps.base import Map
-from onebasin.maps.dense import DoublyStochastic, Invertible
-from onebasin.maps.orthogonal import Isometry, Orthogonal, OrthogonalOnes
-from onebasin.maps.permutations import (
-    Monomial,
-    Permutation,
-    PermutationSign,
-    ScaledPermutation,
-    SignedPermutation,
-)
-from onebasin.maps.rotary import PairRotation, Rotary
-from onebasin.maps.scalings import (
+from onebasin.maps.dense import DoublyStochastic, Invertible, Isometry, Orthogonal, OrthogonalOnes
+from onebasin.maps.monomial import (
     GlobalSign,
+    Monomial,
     PairScaling,
     PairSigns,
+    Permutation,
+    PermutationSign,
     PositiveScaling,
+    ScaledPermutation,
+    SignedPermutation,
     SignedScaling,
     Signs,
     Trivial,
 )
+from onebasin.maps.rotary import PairRotation, Rotary
 from onebasin.maps.semi_permutation import SemiPermutation
 
 __all__ = [

@@ -20,6 +20,13 @@ class Members(Stored):
     """Public methods check sizes; a family supplies the mathematics in `_one`, `_draw` and `_nearest`."""
 
     family: ClassVar[Family]
+    widens: ClassVar[bool] = False  # whether it has maps from small to large beside the square ones
+    step: ClassVar[int] = 1  # sizes are multiples of this
+
+    def __init_subclass__(cls, *, family: Family | None = None) -> None:
+        super().__init_subclass__()
+        if family is not None:
+            cls.family = family
 
     @abstractmethod
     def dense(self, rep: Rep = Rep.VEC) -> Tensor:
@@ -28,7 +35,7 @@ class Members(Stored):
     @classmethod
     def admits(cls, source: int, target: int) -> bool:
         """Whether the family has maps R^source -> R^target: as a rule the square ones."""
-        return source == target
+        return source % cls.step == 0 and (source == target or (cls.widens and source < target))
 
     @classmethod
     def _require(cls, source: int, target: int) -> None:
@@ -91,15 +98,11 @@ class Members(Stored):
         """
         target, source = matrix.shape[-2:]
         cls._require(source, target)
-        return cls._nearest(matrix, floor) if near is None else cls._nearest_to(near, matrix, floor)
-
-    @classmethod
-    def _nearest_to(cls, near: Tensor, matrix: Tensor, floor: float) -> Self:
-        return cls._nearest(matrix, floor)
+        return cls._nearest(matrix, floor, near)
 
     @classmethod
     @abstractmethod
-    def _nearest(cls, matrix: Tensor, floor: float) -> Self: ...
+    def _nearest(cls, matrix: Tensor, floor: float, near: Tensor | None = None) -> Self: ...
 
     @classmethod
     def contains(cls, matrix: Tensor, tol: float = 1e-9) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onebasin.alignment import Alignment
 from onebasin.families import PERMUTATION
-from onebasin.maps.orthogonal import Isometry
+from onebasin.maps import Isometry
 
 BINS = 18  # of ten degrees
 
