@@ -24,6 +24,7 @@ from onebasin.learn.options import LearnedMatching
 from onebasin.learn.stacks import OURS, Variation, free_gains
 from onebasin.learn.state import load_state
 from onebasin.learn.steps import Steps
+from onebasin.maps import Map
 from onebasin.options import write_section
 from onebasin.paths.laws import law_for
 from onebasin.processes import World, own_device, processes
@@ -172,10 +173,11 @@ def _bases(start: Aligned, folder: Path | None) -> list[Alignment]:
 
 def _laid_out(g: Alignment) -> Alignment:
     """The same numbers in fresh memory, row by row: products of what lies otherwise, as in a file, round otherwise."""
-    maps = {}
-    for name, m in g.maps.items():
-        maps[name] = type(m).from_tensors({k: x.contiguous().clone() for k, x in m.tensors().items()})
-    return Alignment(maps, g.bases)
+
+    def fresh(m: Map) -> Map:
+        return type(m).from_tensors({name: x.contiguous().clone() for name, x in m.tensors().items()})
+
+    return Alignment({space: fresh(m) for space, m in g.maps.items()}, g.bases)
 
 
 def _forward_dtype(options: LearnedMatching, device: torch.device) -> torch.dtype | None:

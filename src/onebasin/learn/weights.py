@@ -57,8 +57,7 @@ def touched_by(spec: ModelSpec, norms: Iterable[str]) -> dict[str, tuple[Gained,
         norm = spec.norms[name]
         found |= {leaf: (Gained(1, reads=False), name) for leaf in (norm.gain, norm.bias) if leaf is not None}
         for reader in spec.readers(name):
-            dim = spec.leaves[reader.weight].dim(norm.space, Rep.COV)
-            assert dim is not None
+            dim = spec.leaves[reader.weight].place(norm.space, Rep.COV)
             found[reader.weight] = Gained(dim + 1, reads=True), name
     return found
 
@@ -135,21 +134,18 @@ def groups(
     by_space = {space: stack for stack in stacks(spec) for space in stack.spaces if stack.name in set(learned)}
     written = {leaf.name for space in streams(spec) for leaf in spec.writers(space)} if scaled else set()
     touched = touched_by(spec, [name for one in gained for name in one.norms])
-    leaves: dict[str, list[Leaf]] = defaultdict(list)
-    for leaf in spec.leaves.values():
-        leaves[leaf.key].append(leaf)
     alike = defaultdict(list)
-    for key, parts in leaves.items():
+    for key, parts in spec.parts.items():
         signature = tuple(
             (leaf.index, _actions(spec, leaf, by_space), leaf.name in written, touched.get(leaf.name, UNTOUCHED)[0])
             for leaf in parts
         )
         alike[role(key), parts[0].view, str(signature)].append(key)
-    found = []
-    for (_, view, _), keys in alike.items():
-        columns = zip(*(leaves[key] for key in keys), strict=True)
-        found.append(Group.of(keys, view, (_part(spec, column, by_space, written, touched) for column in columns)))
-    return found
+    return [
+        Group.of(keys, view, [_part(spec, column, by_space, written, touched) for column in zip(*rows, strict=True)])
+        for (_, view, _), keys in alike.items()
+        for rows in [[spec.parts[key] for key in keys]]
+    ]
 
 
 def _actions(spec: ModelSpec, leaf: Leaf, by_space: Mapping[str, Stack]) -> list[Action]:
@@ -174,18 +170,14 @@ def _part(
     written: set[str],
     touched: Mapping[str, tuple[Gained, str]],
 ) -> Part:
-    actions = []
-    for action in _actions(spec, leaves[0], by_space):
-        spaces = tuple(_space(leaf, action.dim - 1) for leaf in leaves)
-        actions.append((action, spaces))
+    actions = [
+        (action, tuple(dict(leaf.spaces())[action.dim - 1].space for leaf in leaves))
+        for action in _actions(spec, leaves[0], by_space)
+    ]
     names = tuple(x.name for x in leaves)
     gained, _ = touched.get(names[0], UNTOUCHED)
     norms = tuple(touched.get(name, UNTOUCHED)[1] for name in names)
     return Part(names, leaves[0].index, tuple(actions), names[0] in written, gained, norms)
-
-
-def _space(leaf: Leaf, dim: int) -> str:
-    return dict(leaf.spaces())[dim].space
 
 
 class Weights(nn.Module):

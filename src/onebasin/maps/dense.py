@@ -12,8 +12,7 @@ from onebasin import families
 from onebasin.families import Rep
 from onebasin.linalg import nearest_doubly_stochastic, ones_complement, polar, polar_fixing_ones, sinkhorn
 from onebasin.maps.base import Map, no_permutation_part
-from onebasin.maps.draw import Draw
-from onebasin.maps.members import least
+from onebasin.maps.members import Draw, least
 
 
 @dataclass(frozen=True, eq=False, repr=False)

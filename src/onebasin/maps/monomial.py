@@ -14,9 +14,8 @@ from torch import Tensor
 from onebasin import families
 from onebasin.families import Family
 from onebasin.linalg import assign
-from onebasin.maps.draw import Draw
 from onebasin.maps.indexed import Indexed
-from onebasin.maps.members import least
+from onebasin.maps.members import Draw, least
 
 
 class MonomialGroup(Indexed):

@@ -11,9 +11,8 @@ from torch import Tensor
 from onebasin import families
 from onebasin.families import Rep
 from onebasin.maps.base import Map, no_permutation_part
-from onebasin.maps.draw import Draw
 from onebasin.maps.indexed import along
-from onebasin.maps.members import least
+from onebasin.maps.members import Draw, least
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,8 +12,8 @@ from onebasin import families
 from onebasin.families import Rep
 from onebasin.linalg import assign, nearest_simplex
 from onebasin.maps.base import Map
-from onebasin.maps.draw import Draw
 from onebasin.maps.indexed import Indexed
+from onebasin.maps.members import Draw
 from onebasin.maps.monomial import matched
 
 

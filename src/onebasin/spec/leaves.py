@@ -112,6 +112,10 @@ class Leaf:
         """The dimension that lives in `space` with one of these representations (any when none is given)."""
         return next((i for i, axis in self.spaces() if axis.space == space and axis.rep in (reps or Rep)), None)
 
+    def place(self, space: str, rep: Rep) -> int:
+        """The same where the table says that there is one."""
+        return next(i for i, axis in self.spaces() if axis.space == space and axis.rep is rep)
+
 
 def make_leaf(
     name: str,
