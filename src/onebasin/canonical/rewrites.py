@@ -41,14 +41,10 @@ def keeps_offset(checkpoint: Checkpoint, norm: Norm) -> bool:
     return norm.bias is not None and any(x.bias is None for x in checkpoint.spec.readers(norm.name))
 
 
-def fold_gain(checkpoint: Checkpoint, name: str) -> Checkpoint:
-    """W ← W diag(γ), b ← b + Wβ, γ ← 1, β ← 0; where a reader has no bias, β ← β/γ stays in the norm."""
-    return checkpoint.derive(_folded(checkpoint, name), spec=checkpoint.spec.with_unit_gain(name))
-
-
 def fold_gains(checkpoint: Checkpoint, names: Iterable[str]) -> tuple[Checkpoint, list[NotExpressible]]:
-    """`fold_gain` of many norms at once, and why some keep their gains.
+    """W ← W diag(γ), b ← b + Wβ, γ ← 1, β ← 0; where a reader has no bias, β ← β/γ stays in the norm.
 
+    Returns also why some norms keep their gains.
     No two norms have a reader in common, so the order does not matter, and one new table serves for all.
     """
     changed: dict[str, Recipe] = {}
@@ -63,7 +59,7 @@ def fold_gains(checkpoint: Checkpoint, names: Iterable[str]) -> tuple[Checkpoint
 
 
 def _folded(checkpoint: Checkpoint, name: str) -> dict[str, Recipe]:
-    """What `fold_gain` changes; nothing where a gain that cannot move may stay."""
+    """What folding one gain changes; nothing where a gain that cannot move may stay."""
     norm = checkpoint.spec.norms[name]
     if norm.blocked:
         _check_constant_gain(checkpoint, norm)
@@ -83,7 +79,7 @@ def _folded(checkpoint: Checkpoint, name: str) -> dict[str, Recipe]:
 
 
 def split_gain(checkpoint: Checkpoint, name: str, factor: Tensor) -> Checkpoint:
-    """γ ← s ⊙ γ, β ← s ⊙ β, W ← W diag(1/s): a norm and its readers share what `fold_gain` leaves to the readers."""
+    """γ ← s ⊙ γ, β ← s ⊙ β, W ← W diag(1/s): a norm and its readers share what `fold_gains` leaves to the readers."""
     norm = checkpoint.spec.norms[name]
     changed: dict[str, Recipe] = {norm.gain: lambda: factor * checkpoint[norm.gain]}
     if norm.bias is not None:

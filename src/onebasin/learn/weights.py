@@ -140,27 +140,29 @@ def groups(
             (leaf.index, _actions(spec, leaf, by_space), leaf.name in written, touched.get(leaf.name, UNTOUCHED)[0])
             for leaf in parts
         )
-        alike[role(key), parts[0].view, str(signature)].append(key)
+        alike[role(key), parts[0].view, str(signature)].append(parts)
     return [
-        Group.of(keys, view, [_part(spec, column, by_space, written, touched) for column in zip(*rows, strict=True)])
-        for (_, view, _), keys in alike.items()
-        for rows in [[spec.parts[key] for key in keys]]
+        Group.of(
+            [parts[0].key for parts in rows],
+            view,
+            [_part(spec, column, by_space, written, touched) for column in zip(*rows, strict=True)],
+        )
+        for (_, view, _), rows in alike.items()
     ]
 
 
 def _actions(spec: ModelSpec, leaf: Leaf, by_space: Mapping[str, Stack]) -> list[Action]:
-    where = {axis.space: dim for dim, axis in leaf.spaces()}
+    where: dict[str | None, int] = {axis.space: dim + 1 for dim, axis in leaf.spaces()}
     bases = {space.base for space in spec.spaces.values()}
 
     def turn(space: str) -> int:
         return 2 if space in bases else int(spec.spaces[space].base is not None)
 
     placed = sorted((turn(axis.space), dim, axis) for dim, axis in leaf.spaces() if axis.space in by_space)
-    actions = []
-    for _, dim, axis in placed:
-        base = spec.spaces[axis.space].base
-        actions.append(Action(by_space[axis.space], dim + 1, axis.rep, None if base is None else where[base] + 1))
-    return actions
+    return [
+        Action(by_space[axis.space], dim + 1, axis.rep, where.get(spec.spaces[axis.space].base))
+        for _, dim, axis in placed
+    ]
 
 
 def _part(

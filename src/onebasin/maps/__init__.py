@@ -47,13 +47,14 @@ __all__ = [
     "map_of",
 ]
 
-_KINDS: tuple[type[Map], ...] = (
-    Invertible, Orthogonal, OrthogonalOnes, Monomial, ScaledPermutation, SignedPermutation, PermutationSign,
-    Permutation, SignedScaling, PositiveScaling, Signs, Rotary, PairRotation, PairScaling, PairSigns, GlobalSign,
-    Trivial, Isometry, SemiPermutation, DoublyStochastic,
-)  # fmt: skip
-
-MAPS: dict[Family, type[Map]] = {kind.family: kind for kind in _KINDS}
+MAPS: dict[Family, type[Map]] = {
+    kind.family: kind
+    for kind in (
+        Invertible, Orthogonal, OrthogonalOnes, Monomial, ScaledPermutation, SignedPermutation, PermutationSign,
+        Permutation, SignedScaling, PositiveScaling, Signs, Rotary, PairRotation, PairScaling, PairSigns, GlobalSign,
+        Trivial, Isometry, SemiPermutation, DoublyStochastic,
+    )
+}  # fmt: skip
 
 
 def map_of(family: Family) -> type[Map]:
