@@ -120,8 +120,13 @@ class GlobalSign(MonomialGroup, family=families.GLOBAL_SIGN, signed=True):
         return 1
 
 
-class PermutationSign(GlobalSign, family=families.PERMUTATION_SIGN, permutes=True, signed=True):
+class PermutationSign(MonomialGroup, family=families.PERMUTATION_SIGN, permutes=True, signed=True):
     """P or -P: a stream normalised by LayerNorm with gains that cannot be folded."""
+
+    @classmethod
+    def free(cls, n: int) -> int:
+        """One scale for all."""
+        return 1
 
     @classmethod
     def _nearest(cls, matrix: Tensor, floor: float, near: Tensor | None = None) -> Self:
