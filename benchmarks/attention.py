@@ -208,7 +208,7 @@ def metrics(zoo: Path) -> dict[str, Any]:
     """How often each metric picks the planted order of heads (and of queries in them), over layers and draws."""
     from onebasin.match.heads import match_heads
     from onebasin.match.pair import Pair
-    from onebasin.papers.head_metrics import METRICS
+    from onebasin.papers.matching import METRICS
 
     result: dict[str, Any] = {"draws": DRAWS}
     for name in MODELS:

@@ -34,7 +34,7 @@ def spec(request) -> ModelSpec:
     config.architectures = [name]
     table = declare(config, tie=False)
     for norm in table.norms.values():
-        table = table if norm.blocked else table.with_unit_gain(norm.name)
+        table = table if norm.blocked else table.with_unit_gains([norm.name])
     return table
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from helpers.exactness import EXACT, drift
-from helpers.rewriting import refusal
+from helpers.rewriting import fold_gain, refusal
 from onebasin import canonicalize
 from onebasin.canonical import rewrites
 
@@ -17,7 +17,7 @@ def test_a_gain_that_cannot_move_is_refused_with_the_reason(make):
         ("gpt2", "GPT2Model", "ln_f", "no linear map follows"),
         ("gpt2", "GPT2LMHeadModel", "transformer.ln_f", "tied to transformer.wte.weight"),
     ):
-        error = refusal(rewrites.fold_gain, make(model_type, name, tied=True), norm)
+        error = refusal(fold_gain, make(model_type, name, tied=True), norm)
         assert (error.tensor, error.space) == (f"{norm}.weight", "residual")
         assert why in error.found
 
@@ -75,6 +75,6 @@ def test_centring_is_refused_where_something_else_sees_the_mean(make):
 def test_projecting_is_refused_unless_the_readers_see_mean_zero(make):
     gpt2, llama = make("gpt2", "GPT2LMHeadModel", 5), make("llama", "LlamaForCausalLM")
     refusal(rewrites.project, gpt2, "transformer.h.0.ln_1")  # not folded
-    refusal(rewrites.project, rewrites.fold_gain(gpt2, "transformer.ln_f"), "transformer.ln_f")  # keeps its bias
-    refusal(rewrites.project, rewrites.fold_gain(llama, "model.norm"), "model.norm")  # not a LayerNorm
+    refusal(rewrites.project, fold_gain(gpt2, "transformer.ln_f"), "transformer.ln_f")  # keeps its bias
+    refusal(rewrites.project, fold_gain(llama, "model.norm"), "model.norm")  # not a LayerNorm
     refusal(rewrites.project, make("bert", "BertModel"), "embeddings.LayerNorm")  # on the skip path

@@ -8,17 +8,19 @@ import pytest
 import torch
 
 from helpers.exactness import EXACT, drift, every_class
+from helpers.rewriting import fold_gain
 from onebasin import Checkpoint, canonicalize
 from onebasin.canonical import rewrites
 from onebasin.errors import NotExpressible
+from onebasin.families import Rep
 
 
 def alone(c: Checkpoint) -> Iterator[tuple[str, Callable[[], Checkpoint]]]:
     """Every rewrite of this checkpoint, applied to the checkpoint as it is stored; projecting needs a folded norm."""
     yield "untie", lambda: rewrites.untie(c)
     for name in c.spec.norms:
-        yield f"fold {name}", lambda name=name: rewrites.fold_gain(c, name)
-        yield f"project {name}", lambda name=name: rewrites.project(rewrites.fold_gain(c, name), name)
+        yield f"fold {name}", lambda name=name: fold_gain(c, name)
+        yield f"project {name}", lambda name=name: rewrites.project(fold_gain(c, name), name)
     for attention in c.spec.attentions:
         for key in attention.keys:
             yield f"drop {key}", lambda key=key: rewrites.drop_key_bias(c, key)
@@ -45,7 +47,7 @@ def test_each_rewrite_alone_keeps_the_function(make, model_type, name, tied):
 
 def test_folding_sets_gain_and_bias_and_changes_readers_only(make):
     c = make("gpt2", "GPT2LMHeadModel", 5)
-    folded = rewrites.fold_gain(c, "transformer.h.0.ln_1")
+    folded = fold_gain(c, "transformer.h.0.ln_1")
     assert bool((folded["transformer.h.0.ln_1.weight"] == 1).all())
     assert not folded["transformer.h.0.ln_1.bias"].any()
     changed = {leaf.split(":")[0] for leaf in c if not torch.equal(c[leaf], folded[leaf])}
@@ -59,7 +61,7 @@ def test_centring_and_projecting_remove_the_mean(make):
         assert float(c[leaf.name].mean(leaf.dim("residual")).abs().max()) < 1e-14
     for norm in c.spec.norms.values():
         for reader in c.spec.readers(norm.name):
-            dim = rewrites.read_dim(c, reader, norm)
+            dim = c.spec.leaves[reader.weight].place(norm.space, Rep.COV)
             assert float(c[reader.weight].mean(dim).abs().max()) < 1e-14
 
 

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from helpers.exactness import EXACT, drift
-from helpers.rewriting import refusal, setter
+from helpers.rewriting import fold_gain, refusal, setter
 from onebasin import Alignment, canonicalize, transport
 from onebasin import families as fam
-from onebasin.canonical import rewrites
 
 
 def zero_some(p: torch.Tensor) -> None:
@@ -42,7 +41,7 @@ def test_a_bias_that_must_stay_cannot_be_divided_by_a_zero_gain(make, gain):
         p[3] = gain
 
     original = make("gpt2", "GPT2LMHeadModel", 5, setter(ln_f__weight=spoil, ln_f__bias=0.5))
-    error = refusal(rewrites.fold_gain, original, "transformer.ln_f")
+    error = refusal(fold_gain, original, "transformer.ln_f")
     assert (error.tensor, error.axis, error.space) == ("transformer.ln_f.weight", 3, "residual")
     assert "bias 0.5" in error.found
     canonical = canonicalize(original)
@@ -82,4 +81,4 @@ def test_constant_gains_that_must_stay_give_the_rotations_back(make, model_type,
 
 def test_a_constant_gain_of_zero_is_no_gain_to_rotate_by(make):
     original = make("llama", "LlamaModel", 1, setter(norm__weight=0.0))
-    assert "output is the model's output" in refusal(rewrites.fold_gain, original, "norm").found
+    assert "output is the model's output" in refusal(fold_gain, original, "norm").found

@@ -40,8 +40,16 @@ def refusal(rewrite: Callable[..., Checkpoint], *args) -> NotExpressible:
     return caught.value
 
 
+def fold_gain(checkpoint: Checkpoint, name: str) -> Checkpoint:
+    """One gain folded, or the refusal raised."""
+    found, refused = rewrites.fold_gains(checkpoint, [name])
+    if refused:
+        raise refused[0]
+    return found
+
+
 def folded(checkpoint: Checkpoint) -> Checkpoint:
     for norm in checkpoint.spec.norms.values():
         if not norm.blocked:
-            checkpoint = rewrites.fold_gain(checkpoint, norm.name)
+            checkpoint = fold_gain(checkpoint, norm.name)
     return checkpoint

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from onebasin.match.circuits import Circuits
-from onebasin.papers.head_metrics import METRICS
+from onebasin.papers.matching import METRICS
 
 HEADS, QUERIES, INSIDE, FEATURES = 3, 2, 4, 5
 

@@ -28,7 +28,7 @@ from onebasin.match.pair import Pair
 from onebasin.match.solve import solve
 from onebasin.match.strategy import Strategy
 from onebasin.match.weights import Ascent
-from onebasin.papers.head_metrics import METRICS
+from onebasin.papers.matching import METRICS
 from onebasin.papers.options import PRESETS
 
 

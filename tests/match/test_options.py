@@ -25,9 +25,7 @@ from onebasin.match.stream import circuit_cross
 from onebasin.match.units import match_units
 from onebasin.methods.weight import Weight
 from onebasin.options import hints_of
-from onebasin.papers.circuits import p1_code_cross
-from onebasin.papers.emphasis import circuit_emphasis
-from onebasin.papers.head_metrics import METRICS
+from onebasin.papers.matching import METRICS, circuit_emphasis, p1_code_cross
 from onebasin.papers.options import PaperMatching
 from onebasin.papers.unit_rows import match_rows
 

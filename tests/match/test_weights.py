@@ -12,7 +12,7 @@ from onebasin.match.strategy import Strategy
 from onebasin.match.stream import circuit_cross
 from onebasin.methods.weight import Weight
 from onebasin.papers import strategies
-from onebasin.papers.circuits import p1_code_cross
+from onebasin.papers.matching import p1_code_cross
 
 MOMENTS = {"factors": None, "circuits": circuit_cross, "p1-code": p1_code_cross}
 

@@ -13,7 +13,7 @@ from onebasin.checkpoint.stock import stock_model
 from onebasin.errors import NotInFamily
 from onebasin.landscape import evaluate
 from onebasin.papers.analysis import analyse
-from onebasin.papers.relaxed import scale_streams
+from onebasin.papers.strategies import scale_streams
 from onebasin.paths import path_between
 from onebasin.verification.certificate import certificate
 

@@ -18,7 +18,7 @@ from helpers.demos import tiny
 from helpers.random_models import byte_llama, random_folder
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.demo import demonstrate
-from onebasin.maps.orthogonal import Orthogonal
+from onebasin.maps import Orthogonal
 from onebasin.report.html import write_report
 from onebasin.report.html.charts import Axis
 from onebasin.report.html.facts import read_facts

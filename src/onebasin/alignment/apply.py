@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from functools import partial
+
+from torch import Tensor
 
 from onebasin.alignment.alignment import Alignment
 from onebasin.checkpoint import Checkpoint
 from onebasin.maps import Map
 from onebasin.spec import Leaf, ModelSpec
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def move(spec: ModelSpec, leaf: Leaf, tensor: Tensor, maps: Mapping[str, Map], *, skip: int | None = None) -> Tensor:
@@ -28,14 +27,14 @@ def move(spec: ModelSpec, leaf: Leaf, tensor: Tensor, maps: Mapping[str, Map], *
 def transport(checkpoint: Checkpoint, alignment: Alignment) -> Checkpoint:
     """The checkpoint in the basis that `alignment` gives it; lazily, leaf by leaf."""
     alignment.check(checkpoint.spec)
-    return checkpoint.derive(
-        {
-            leaf.name: _moved(checkpoint, leaf, alignment.maps)
-            for leaf in checkpoint.spec.leaves.values()
-            if any(axis.space in alignment.maps for _, axis in leaf.spaces())
-        }
-    )
+    return moved_by(checkpoint, alignment.maps)
 
 
-def _moved(checkpoint: Checkpoint, leaf: Leaf, maps: Mapping[str, Map]) -> Callable[[], Tensor]:
-    return lambda: move(checkpoint.spec, leaf, checkpoint[leaf.name], maps)
+def moved_by(checkpoint: Checkpoint, maps: Mapping[str, Map]) -> Checkpoint:
+    """`transport` by maps that need not be symmetries."""
+
+    def moved(leaf: Leaf) -> Tensor:
+        return move(checkpoint.spec, leaf, checkpoint[leaf.name], maps)
+
+    touched = {leaf.name: leaf for space in maps for leaf in checkpoint.spec.touching[space]}
+    return checkpoint.derive({name: partial(moved, leaf) for name, leaf in touched.items()})

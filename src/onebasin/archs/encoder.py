@@ -11,9 +11,8 @@ from onebasin.spec.ops import bilinear, elementwise, head_sum
 
 def attention(l: Builder, cfg: Config, d: Axis, *, norm: str, inner: str, output: str, qkv_bias: bool = True) -> None:
     """h heads of width k with separate query, key and value maps; absolute positions."""
-    heads = cfg.num_attention_heads
-    width = cfg.hidden_size // heads
-    h = l.space("heads", heads, head_sum())
+    width = cfg.hidden_size // cfg.num_attention_heads
+    h = l.space("heads", cfg.num_attention_heads, head_sum())
     qk = l.space("qk", width, bilinear(), base=h)
     ov = l.space("ov", width, base=h)
     reads: dict[str, Any] = {"maps": "d -> (h k)", "norm": norm, "bias": qkv_bias, "d": d.co}

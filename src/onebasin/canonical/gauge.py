@@ -6,18 +6,15 @@ makes them comparable number by number: A's own files, averaged with the result 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
 
 import torch
+from torch import Tensor
 
-from onebasin.canonical.rewrites import LARGEST_OFFSET, fold_gains, keeps_offset, read_dim, scaled, through
+from onebasin.canonical.rewrites import LARGEST_OFFSET, fold_gains, keeps_offset, shift, split_gain, through
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import Incompatible, NotExpressible
-from onebasin.spec import Attention, Linear, Norm
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from onebasin.spec import Attention, Norm
 
 
 def in_gauge_of(reference: Checkpoint, canonical: Checkpoint) -> Checkpoint:
@@ -79,17 +76,12 @@ def _restore_gain(reference: Checkpoint, model: Checkpoint, norm: Norm) -> Check
     gain = reference[norm.gain]
     offset = None if norm.bias is None else reference[norm.bias]
     _check_divisible(norm, gain, offset)
-    changed: dict[str, Callable[[], Tensor]] = {norm.gain: lambda: gain * model[norm.gain]}
-    keep = keeps_offset(model, norm)
-    if norm.bias is not None and offset is not None:
-        kept = gain * model[norm.bias] if keep else offset
-        changed[norm.bias] = lambda: kept
-    for reader in model.spec.readers(norm.name):
-        weight = scaled(model, reader, norm, 1 / gain)
-        changed[reader.weight] = weight
-        if reader.bias is not None and offset is not None and not keep:
-            changed[reader.bias] = _unshifted(model, reader, norm, weight, offset)
-    return model.derive(changed)
+    result = split_gain(model, norm.name, gain)
+    if norm.bias is None or offset is None or keeps_offset(model, norm):
+        return result
+    readers = [reader for reader in model.spec.readers(norm.name) if reader.bias is not None]
+    shifted = {str(reader.bias): partial(shift, result, reader, norm, -offset) for reader in readers}
+    return result.derive({norm.bias: lambda: offset, **shifted})
 
 
 def _check_divisible(norm: Norm, gain: Tensor, offset: Tensor | None) -> None:
@@ -106,10 +98,3 @@ def _check_divisible(norm: Norm, gain: Tensor, offset: Tensor | None) -> None:
             found=f"{float(gain[worst]):g}",
             next_step="write both models in canonical form instead",
         )
-
-
-def _unshifted(
-    model: Checkpoint, reader: Linear, norm: Norm, weight: Callable[[], Tensor], offset: Tensor
-) -> Callable[[], Tensor]:
-    dim = read_dim(model, reader, norm)
-    return lambda: model[str(reader.bias)] - torch.tensordot(weight(), offset, ([dim], [0]))

@@ -8,10 +8,11 @@ normalised stream, a reader computes W x + b, M = I − 11ᵀ/D is the projectio
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from functools import partial
 
 import torch
 from einops import einsum
+from torch import Tensor
 
 from onebasin.canonical.structure import untied_spec
 from onebasin.checkpoint import Checkpoint
@@ -20,9 +21,6 @@ from onebasin.errors import NotExpressible
 from onebasin.families import INVERTIBLE, Rep
 from onebasin.maps.indexed import along
 from onebasin.spec import Linear, Norm
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 LARGEST_OFFSET = 1e4  # larger ratios of offset to gain would cancel digits when the result is run in float32
 
@@ -43,14 +41,10 @@ def keeps_offset(checkpoint: Checkpoint, norm: Norm) -> bool:
     return norm.bias is not None and any(x.bias is None for x in checkpoint.spec.readers(norm.name))
 
 
-def fold_gain(checkpoint: Checkpoint, name: str) -> Checkpoint:
-    """W ← W diag(γ), b ← b + Wβ, γ ← 1, β ← 0; where a reader has no bias, β ← β/γ stays in the norm."""
-    return checkpoint.derive(_folded(checkpoint, name), spec=checkpoint.spec.with_unit_gain(name))
-
-
 def fold_gains(checkpoint: Checkpoint, names: Iterable[str]) -> tuple[Checkpoint, list[NotExpressible]]:
-    """`fold_gain` of many norms at once, and why some keep their gains.
+    """W ← W diag(γ), b ← b + Wβ, γ ← 1, β ← 0; where a reader has no bias, β ← β/γ stays in the norm.
 
+    Returns also why some norms keep their gains.
     No two norms have a reader in common, so the order does not matter, and one new table serves for all.
     """
     changed: dict[str, Recipe] = {}
@@ -65,7 +59,7 @@ def fold_gains(checkpoint: Checkpoint, names: Iterable[str]) -> tuple[Checkpoint
 
 
 def _folded(checkpoint: Checkpoint, name: str) -> dict[str, Recipe]:
-    """What `fold_gain` changes; nothing where a gain that cannot move may stay."""
+    """What folding one gain changes; nothing where a gain that cannot move may stay."""
     norm = checkpoint.spec.norms[name]
     if norm.blocked:
         _check_constant_gain(checkpoint, norm)
@@ -78,21 +72,21 @@ def _folded(checkpoint: Checkpoint, name: str) -> dict[str, Recipe]:
         rest = _offset_over_gain(norm, offset, gain) if keep else torch.zeros_like(offset)
         changed[norm.bias] = lambda: rest
     for reader in checkpoint.spec.readers(name):
-        changed[reader.weight] = scaled(checkpoint, reader, norm, gain)
+        changed[reader.weight] = partial(_scale, checkpoint, reader, norm, gain)
         if offset is not None and reader.bias is not None and not keep:
-            changed[reader.bias] = _shifted(checkpoint, reader, norm, offset)
+            changed[reader.bias] = partial(shift, checkpoint, reader, norm, offset)
     return changed
 
 
 def split_gain(checkpoint: Checkpoint, name: str, factor: Tensor) -> Checkpoint:
-    """γ ← s ⊙ γ, β ← s ⊙ β, W ← W diag(1/s): a norm and its readers share what `fold_gain` leaves to the readers."""
+    """γ ← s ⊙ γ, β ← s ⊙ β, W ← W diag(1/s): a norm and its readers share what `fold_gains` leaves to the readers."""
     norm = checkpoint.spec.norms[name]
     changed: dict[str, Recipe] = {norm.gain: lambda: factor * checkpoint[norm.gain]}
     if norm.bias is not None:
         bias = norm.bias
         changed[bias] = lambda: factor * checkpoint[bias]
     for reader in checkpoint.spec.readers(name):
-        changed[reader.weight] = scaled(checkpoint, reader, norm, 1 / factor)
+        changed[reader.weight] = partial(_scale, checkpoint, reader, norm, 1 / factor)
     return checkpoint.derive(changed)
 
 
@@ -110,28 +104,17 @@ def _check_constant_gain(checkpoint: Checkpoint, norm: Norm) -> None:
     )
 
 
-def read_dim(checkpoint: Checkpoint, reader: Linear, norm: Norm) -> int:
-    """The dimension of the reader's weight that the norm's output enters."""
-    dim = checkpoint.spec.leaves[reader.weight].dim(norm.space, Rep.COV)
-    assert dim is not None
-    return dim
+def _scale(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Tensor:
+    """W diag(gain) of a reader of `norm`."""
+    weight = checkpoint[reader.weight]
+    return weight * along(gain, weight.ndim, checkpoint.spec.leaves[reader.weight].place(norm.space, Rep.COV), None)
 
 
-def scaled(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Recipe:
-    """The recipe of W diag(gain) for a reader of `norm`."""
-    dim = read_dim(checkpoint, reader, norm)
-
-    def recipe() -> Tensor:
-        weight = checkpoint[reader.weight]
-        return weight * along(gain, weight.ndim, dim, None)
-
-    return recipe
-
-
-def _shifted(checkpoint: Checkpoint, reader: Linear, norm: Norm, offset: Tensor) -> Recipe:
-    dim = read_dim(checkpoint, reader, norm)
-    assert reader.bias is not None
-    return lambda: checkpoint[str(reader.bias)] + torch.tensordot(checkpoint[reader.weight], offset, ([dim], [0]))
+def shift(checkpoint: Checkpoint, reader: Linear, norm: Norm, offset: Tensor) -> Tensor:
+    """b + W offset of a reader of `norm`."""
+    dim = checkpoint.spec.leaves[reader.weight].place(norm.space, Rep.COV)
+    read: Tensor = torch.tensordot(checkpoint[reader.weight], offset, ([dim], [0]))
+    return checkpoint[str(reader.bias)] + read
 
 
 def _offset_over_gain(norm: Norm, offset: Tensor, gain: Tensor) -> Tensor:
@@ -209,12 +192,9 @@ def centre(checkpoint: Checkpoint, space: str) -> Checkpoint:
             found=", ".join(others) or "no LayerNorm",
             next_step="nothing to do",
         )
-    changed = {}
-    for leaf in spec.writers(space):
-        dim = leaf.dim(space, Rep.VEC)
-        assert dim is not None
-        changed[leaf.name] = _less_mean(checkpoint, leaf.name, dim)
-    return checkpoint.derive(changed)
+    return checkpoint.derive(
+        {leaf.name: partial(_less_mean, checkpoint, leaf.name, space, Rep.VEC) for leaf in spec.writers(space)}
+    )
 
 
 def project(checkpoint: Checkpoint, name: str) -> Checkpoint:
@@ -229,15 +209,12 @@ def project(checkpoint: Checkpoint, name: str) -> Checkpoint:
         )
     return checkpoint.derive(
         {
-            reader.weight: _less_mean(checkpoint, reader.weight, read_dim(checkpoint, reader, norm))
+            reader.weight: partial(_less_mean, checkpoint, reader.weight, norm.space, Rep.COV)
             for reader in checkpoint.spec.readers(name)
         }
     )
 
 
-def _less_mean(checkpoint: Checkpoint, leaf: str, dim: int) -> Recipe:
-    def recipe() -> Tensor:
-        tensor = checkpoint[leaf]
-        return tensor - tensor.mean(dim, keepdim=True)
-
-    return recipe
+def _less_mean(checkpoint: Checkpoint, leaf: str, space: str, rep: Rep) -> Tensor:
+    tensor = checkpoint[leaf]
+    return tensor - tensor.mean(checkpoint.spec.leaves[leaf].place(space, rep), keepdim=True)

@@ -193,5 +193,6 @@ class Run:
             if self.folder
             else "give a folder for the state next time"
         )
-        what = f"Learning was stopped by {signal} after step {self.steps.done}"
-        return Stopped(what, found=self._kept(), next_step=step)
+        return Stopped(
+            f"Learning was stopped by {signal} after step {self.steps.done}", found=self._kept(), next_step=step
+        )

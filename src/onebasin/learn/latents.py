@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,6 +32,14 @@ FAR = 1e-2  # from orthogonal; products in TF32 leave less
 
 Parts = Mapping[str, Tensor]
 Chart = Callable[[Tensor], Tensor]
+Kind = TypeVar("Kind", bound=Map)
+
+
+def kind_of(family: Family, base: type[Kind]) -> type[Kind]:
+    """The class of the maps of `family`, which is a kind of `base`."""
+    kind = map_of(family)
+    assert issubclass(kind, base)
+    return kind
 
 
 @dataclass(frozen=True)
@@ -144,9 +152,7 @@ class Rotation(Charted):
 
     def map(self, parts: Parts) -> Map:
         z = centred(parts["z"]) if self.family == fam.ORTHOGONAL_ONES else parts["z"]
-        kind = map_of(self.family)
-        assert issubclass(kind, Orthogonal)
-        return kind(after(self.rotation(z), parts))
+        return kind_of(self.family, Orthogonal)(after(self.rotation(z), parts))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,9 +199,7 @@ class Complex(Latent):
     def map(self, parts: Parts) -> Map:
         angle = parts["angle"]
         modulus = parts["modulus"].exp() if "modulus" in parts else torch.ones_like(angle)
-        kind = map_of(self.family)
-        assert issubclass(kind, Rotary)
-        return kind(modulus * angle.cos(), modulus * angle.sin())
+        return kind_of(self.family, Rotary)(modulus * angle.cos(), modulus * angle.sin())
 
 
 @dataclass(frozen=True)
@@ -204,16 +208,12 @@ class Scaling(Latent):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        kind = map_of(self.family)
-        assert issubclass(kind, MonomialGroup)
-        return {"scale": (kind.free(self.size),)}
+        return {"scale": (kind_of(self.family, MonomialGroup).free(self.size),)}
 
     def map(self, parts: Parts) -> Map:
         free = parts["scale"].exp()
         index = torch.arange(self.size, device=free.device).expand(self._front((self.size,)))
-        kind = map_of(self.family)
-        assert issubclass(kind, MonomialGroup)
-        return kind(index, free.tile(self.size // free.shape[-1]))
+        return kind_of(self.family, MonomialGroup)(index, free.tile(self.size // free.shape[-1]))
 
 
 LATENTS: dict[Family, type[Latent]] = {  # the other families are finite: signs and permutations

@@ -24,6 +24,7 @@ from onebasin.learn.options import LearnedMatching
 from onebasin.learn.stacks import OURS, Variation, free_gains
 from onebasin.learn.state import load_state
 from onebasin.learn.steps import Steps
+from onebasin.maps import Map
 from onebasin.options import write_section
 from onebasin.paths.laws import law_for
 from onebasin.processes import World, own_device, processes
@@ -85,8 +86,9 @@ def _steps(
     moved = [forms[0].in_memory()]
     moved += [transport(form, base).in_memory() for form, base in zip(forms[1:], bases[1:], strict=True)]
     wide = torch.float64 if options.dtype == "float64" else torch.float32
+    half = options.dtype == "bfloat16" or (options.dtype == "auto" and device.type == "cuda")
     objective = Objective(
-        moved, options, kind, variation, dtype=wide, forward_dtype=_forward_dtype(options, device),
+        moved, options, kind, variation, dtype=wide, forward_dtype=torch.bfloat16 if half else None,
         tokens=options.batch // world.size * data.length,
     ).to(device)  # fmt: skip
     batches = Batches(data, options.batch, options.seed, augment=options.augment, world=world)
@@ -110,12 +112,12 @@ def _result(run: Run, start: Aligned, bases: list[Alignment], variation: Variati
     if not still and not framed:
         back = hard[0].inverse()
         soft = hard = [Alignment.identity(spec), *(back.compose(g) for g in hard[1:])]
-    moves = [Move(hard[0], stays=not framed)]
-    for m in range(1, count):
-        move = variation.move(bases[m], soft[m], hard[m], scales[m] / scales[0])
-        moves.append(replace(move, gains=gains[m]))
-    reason = why_canonical(spec, run.options)
-    learned = Aligned(start.ensemble, tuple(moves), start.course, reason)
+    first = Move(hard[0], stays=not framed)
+    others = [
+        replace(variation.move(bases[m], soft[m], hard[m], scales[m] / scales[0]), gains=gains[m])
+        for m in range(1, count)
+    ]
+    learned = Aligned(start.ensemble, (first, *others), start.course, why_canonical(spec, run.options))
     return replace(learned, course=_course(run, start, learned, scales, variation))
 
 
@@ -172,15 +174,11 @@ def _bases(start: Aligned, folder: Path | None) -> list[Alignment]:
 
 def _laid_out(g: Alignment) -> Alignment:
     """The same numbers in fresh memory, row by row: products of what lies otherwise, as in a file, round otherwise."""
-    maps = {}
-    for name, m in g.maps.items():
-        maps[name] = type(m).from_tensors({k: x.contiguous().clone() for k, x in m.tensors().items()})
-    return Alignment(maps, g.bases)
 
+    def fresh(m: Map) -> Map:
+        return type(m).from_tensors({name: x.contiguous().clone() for name, x in m.tensors().items()})
 
-def _forward_dtype(options: LearnedMatching, device: torch.device) -> torch.dtype | None:
-    half = options.dtype == "bfloat16" or (options.dtype == "auto" and device.type == "cuda")
-    return torch.bfloat16 if half else None
+    return Alignment({space: fresh(m) for space, m in g.maps.items()}, g.bases)
 
 
 @contextmanager

@@ -53,9 +53,8 @@ class Objective(nn.Module):
         """`tokens` is how many of them a batch has: smaller vocabularies are rotated as tables, larger after lookup."""
         super().__init__()
         self.kind, self.dtype = kind, dtype
-        scaled = variation.scale
-        gained = free_gains(forms[0].spec) if "gains" in options.learn else []
-        spec, still = forms[0].spec, 0 if options.two_sided else 1
+        spec, scaled, still = forms[0].spec, variation.scale, 0 if options.two_sided else 1
+        gained = free_gains(spec) if "gains" in options.learn else []
         latents = latents_of(spec, options, variation)
         found = groups(spec, latents, gained, scaled=scaled)
         self.sides = nn.ModuleList(

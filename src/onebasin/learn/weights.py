@@ -57,8 +57,7 @@ def touched_by(spec: ModelSpec, norms: Iterable[str]) -> dict[str, tuple[Gained,
         norm = spec.norms[name]
         found |= {leaf: (Gained(1, reads=False), name) for leaf in (norm.gain, norm.bias) if leaf is not None}
         for reader in spec.readers(name):
-            dim = spec.leaves[reader.weight].dim(norm.space, Rep.COV)
-            assert dim is not None
+            dim = spec.leaves[reader.weight].place(norm.space, Rep.COV)
             found[reader.weight] = Gained(dim + 1, reads=True), name
     return found
 
@@ -135,36 +134,35 @@ def groups(
     by_space = {space: stack for stack in stacks(spec) for space in stack.spaces if stack.name in set(learned)}
     written = {leaf.name for space in streams(spec) for leaf in spec.writers(space)} if scaled else set()
     touched = touched_by(spec, [name for one in gained for name in one.norms])
-    leaves: dict[str, list[Leaf]] = defaultdict(list)
-    for leaf in spec.leaves.values():
-        leaves[leaf.key].append(leaf)
     alike = defaultdict(list)
-    for key, parts in leaves.items():
+    for key, parts in spec.parts.items():
         signature = tuple(
             (leaf.index, _actions(spec, leaf, by_space), leaf.name in written, touched.get(leaf.name, UNTOUCHED)[0])
             for leaf in parts
         )
-        alike[role(key), parts[0].view, str(signature)].append(key)
-    found = []
-    for (_, view, _), keys in alike.items():
-        columns = zip(*(leaves[key] for key in keys), strict=True)
-        found.append(Group.of(keys, view, (_part(spec, column, by_space, written, touched) for column in columns)))
-    return found
+        alike[role(key), parts[0].view, str(signature)].append(parts)
+    return [
+        Group.of(
+            [parts[0].key for parts in rows],
+            view,
+            [_part(spec, column, by_space, written, touched) for column in zip(*rows, strict=True)],
+        )
+        for (_, view, _), rows in alike.items()
+    ]
 
 
 def _actions(spec: ModelSpec, leaf: Leaf, by_space: Mapping[str, Stack]) -> list[Action]:
-    where = {axis.space: dim for dim, axis in leaf.spaces()}
+    where: dict[str | None, int] = {axis.space: dim + 1 for dim, axis in leaf.spaces()}
     bases = {space.base for space in spec.spaces.values()}
 
     def turn(space: str) -> int:
         return 2 if space in bases else int(spec.spaces[space].base is not None)
 
     placed = sorted((turn(axis.space), dim, axis) for dim, axis in leaf.spaces() if axis.space in by_space)
-    actions = []
-    for _, dim, axis in placed:
-        base = spec.spaces[axis.space].base
-        actions.append(Action(by_space[axis.space], dim + 1, axis.rep, None if base is None else where[base] + 1))
-    return actions
+    return [
+        Action(by_space[axis.space], dim + 1, axis.rep, where.get(spec.spaces[axis.space].base))
+        for _, dim, axis in placed
+    ]
 
 
 def _part(
@@ -174,18 +172,14 @@ def _part(
     written: set[str],
     touched: Mapping[str, tuple[Gained, str]],
 ) -> Part:
-    actions = []
-    for action in _actions(spec, leaves[0], by_space):
-        spaces = tuple(_space(leaf, action.dim - 1) for leaf in leaves)
-        actions.append((action, spaces))
+    actions = [
+        (action, tuple(dict(leaf.spaces())[action.dim - 1].space for leaf in leaves))
+        for action in _actions(spec, leaves[0], by_space)
+    ]
     names = tuple(x.name for x in leaves)
     gained, _ = touched.get(names[0], UNTOUCHED)
     norms = tuple(touched.get(name, UNTOUCHED)[1] for name in names)
     return Part(names, leaves[0].index, tuple(actions), names[0] in written, gained, norms)
-
-
-def _space(leaf: Leaf, dim: int) -> str:
-    return dict(leaf.spaces())[dim].space
 
 
 class Weights(nn.Module):

@@ -10,7 +10,7 @@ G = B Bᵀ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,8 +28,7 @@ def two_sided_distance(g: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tens
     return _Point.at(g, (cross_v, gram_v, cross_c, gram_c)).height
 
 
-@dataclass(frozen=True)
-class _Point:
+class _Point(NamedTuple):
     """A map g with what both the objective and the next step need: y = g^-T, g G_v, y G_c and the height."""
 
     g: Tensor
@@ -47,14 +46,11 @@ class _Point:
         return cls(g, y, seen_v, seen_c, height)
 
     def take(self, index: Tensor) -> _Point:
-        return _Point(*(x[index] for x in self._tensors()))
+        return _Point(*(x[index] for x in self))
 
     def put(self, index: Tensor, other: _Point) -> None:
-        for mine, theirs in zip(self._tensors(), other._tensors(), strict=True):
+        for mine, theirs in zip(self, other, strict=True):
             mine[index] = theirs[index]
-
-    def _tensors(self) -> list[Tensor]:
-        return [getattr(self, field.name) for field in fields(self)]
 
 
 def two_sided(
@@ -110,9 +106,8 @@ def _best_start(moments: Moments, known: Tensor | None) -> Tensor:
     """The best of: orthogonal Procrustes on both sides, least squares on the first, on the second, a known map."""
     cross_v, gram_v, cross_c, gram_c = moments
     orthogonal = polar(cross_v + cross_c)
-    starts = [orthogonal, _least_squares(cross_v, gram_v, orthogonal)]
-    starts.append(torch.linalg.inv(_least_squares(cross_c, gram_c, orthogonal)).mT)
-    starts += [] if known is None else [known]
+    first, second = _least_squares(cross_v, gram_v, orthogonal), _least_squares(cross_c, gram_c, orthogonal)
+    starts = [orthogonal, first, torch.linalg.inv(second).mT, *([] if known is None else [known])]
     values = torch.stack([_Point.at(start, moments).height for start in starts])
     best = values.nan_to_num(nan=torch.inf).argmin(0)
     return torch.stack(starts).gather(0, best[None, ..., None, None].expand(1, *orthogonal.shape)).squeeze(0)

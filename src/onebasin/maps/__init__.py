@@ -3,25 +3,22 @@
 from onebasin.errors import NotInFamily
 from onebasin.families import Family
 from onebasin.maps.base import Map
-from onebasin.maps.dense import DoublyStochastic, Invertible
-from onebasin.maps.orthogonal import Isometry, Orthogonal, OrthogonalOnes
-from onebasin.maps.permutations import (
-    Monomial,
-    Permutation,
-    PermutationSign,
-    ScaledPermutation,
-    SignedPermutation,
-)
-from onebasin.maps.rotary import PairRotation, Rotary
-from onebasin.maps.scalings import (
+from onebasin.maps.dense import DoublyStochastic, Invertible, Isometry, Orthogonal, OrthogonalOnes
+from onebasin.maps.monomial import (
     GlobalSign,
+    Monomial,
     PairScaling,
     PairSigns,
+    Permutation,
+    PermutationSign,
     PositiveScaling,
+    ScaledPermutation,
+    SignedPermutation,
     SignedScaling,
     Signs,
     Trivial,
 )
+from onebasin.maps.rotary import PairRotation, Rotary
 from onebasin.maps.semi_permutation import SemiPermutation
 
 __all__ = [
@@ -50,13 +47,14 @@ __all__ = [
     "map_of",
 ]
 
-_KINDS: tuple[type[Map], ...] = (
-    Invertible, Orthogonal, OrthogonalOnes, Monomial, ScaledPermutation, SignedPermutation, PermutationSign,
-    Permutation, SignedScaling, PositiveScaling, Signs, Rotary, PairRotation, PairScaling, PairSigns, GlobalSign,
-    Trivial, Isometry, SemiPermutation, DoublyStochastic,
-)  # fmt: skip
-
-MAPS: dict[Family, type[Map]] = {kind.family: kind for kind in _KINDS}
+MAPS: dict[Family, type[Map]] = {
+    kind.family: kind
+    for kind in (
+        Invertible, Orthogonal, OrthogonalOnes, Monomial, ScaledPermutation, SignedPermutation, PermutationSign,
+        Permutation, SignedScaling, PositiveScaling, Signs, Rotary, PairRotation, PairScaling, PairSigns, GlobalSign,
+        Trivial, Isometry, SemiPermutation, DoublyStochastic,
+    )
+}  # fmt: skip
 
 
 def map_of(family: Family) -> type[Map]:

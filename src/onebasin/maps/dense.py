@@ -1,4 +1,4 @@
-"""Maps stored as matrices: the arithmetic, invertible maps, and the relaxation of permutations."""
+"""Maps stored as matrices: the arithmetic, invertible maps, isometries, and the relaxation of permutations."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from onebasin import families
-from onebasin.families import Family, Rep
-from onebasin.linalg import nearest_doubly_stochastic, sinkhorn
+from onebasin.families import Rep
+from onebasin.linalg import nearest_doubly_stochastic, ones_complement, polar, polar_fixing_ones, sinkhorn
 from onebasin.maps.base import Map, no_permutation_part
-from onebasin.maps.draw import Draw
-from onebasin.maps.members import least
+from onebasin.maps.members import Draw, least
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,10 +52,8 @@ class Dense(Map):
         return cls(torch.eye(size, dtype=dtype, device=device))
 
 
-class Invertible(Dense):
+class Invertible(Dense, family=families.INVERTIBLE):
     """Every invertible matrix."""
-
-    family: ClassVar[Family] = families.INVERTIBLE
 
     def dense(self, rep: Rep = Rep.VEC) -> Tensor:
         """g as vector, g^-T as covector."""
@@ -76,21 +73,63 @@ class Invertible(Dense):
         return cls(left * spread @ right)
 
     @classmethod
-    def _nearest(cls, matrix: Tensor, floor: float) -> Self:
+    def _nearest(cls, matrix: Tensor, floor: float, near: Tensor | None = None) -> Self:
         left, sizes, right = torch.linalg.svd(matrix)
         raised = torch.maximum(sizes, least(sizes, floor))
         singular = (raised > sizes).any(-1)[..., None, None]
         return cls(torch.where(singular, left * raised.unsqueeze(-2) @ right, matrix))
 
 
-class DoublyStochastic(Dense):
+class Isometry(Dense, family=families.ISOMETRY):
+    """U (m, n), m >= n, with orthonormal columns, so that vector and covector transform alike: U^T U = I."""
+
+    widens = True
+
+    def dense(self, rep: Rep = Rep.VEC) -> Tensor:
+        """U, both as vector and as covector."""
+        if rep is Rep.PERM:
+            raise no_permutation_part(self)
+        return self.matrix
+
+    def inverse(self) -> Self:
+        """U^T, of a square one."""
+        return type(self)(self.matrix.mT) if self.source == self.target else Map.inverse(self)
+
+    @classmethod
+    def _draw(cls, source: int, target: int, draw: Draw) -> Self:
+        return cls(draw.isometry(target, source))
+
+    @classmethod
+    def _nearest(cls, matrix: Tensor, floor: float, near: Tensor | None = None) -> Self:
+        return cls(polar(matrix, near))
+
+
+class Orthogonal(Isometry, family=families.ORTHOGONAL):
+    """Rotations and reflections, what RMSNorm admits."""
+
+    widens = False
+
+
+class OrthogonalOnes(Orthogonal, family=families.ORTHOGONAL_ONES):
+    """Orthogonal Q with Q1 = 1 or Q1 = -1, what LayerNorm admits: V R V^T + s 1 1^T / n on the complement V of ones."""
+
+    @classmethod
+    def _draw(cls, source: int, target: int, draw: Draw) -> Self:
+        basis = ones_complement(source, dtype=draw.dtype, device=draw.generator.device)
+        rotation = basis @ draw.isometry(source - 1, source - 1) @ basis.mT
+        return cls(rotation + draw.signs(1, 1) / source)
+
+    @classmethod
+    def _nearest(cls, matrix: Tensor, floor: float, near: Tensor | None = None) -> Self:
+        return cls(polar_fixing_ones(matrix, near))
+
+
+class DoublyStochastic(Dense, family=families.DOUBLY_STOCHASTIC):
     """P >= 0 with rows and columns that sum to one: the convex hull of the permutations.
 
     A relaxation used while learning, not a symmetry: vector, covector and permutation part are all P, which agrees with
     a permutation exactly where P is one.
     """
-
-    family: ClassVar[Family] = families.DOUBLY_STOCHASTIC
 
     def dense(self, rep: Rep = Rep.VEC) -> Tensor:
         """P, whatever the representation."""
@@ -101,5 +140,5 @@ class DoublyStochastic(Dense):
         return cls(sinkhorn(draw.normal(source, source), iterations=100))
 
     @classmethod
-    def _nearest(cls, matrix: Tensor, floor: float) -> Self:
+    def _nearest(cls, matrix: Tensor, floor: float, near: Tensor | None = None) -> Self:
         return cls(nearest_doubly_stochastic(matrix))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import torch
@@ -10,16 +11,65 @@ from torch import Tensor
 
 from onebasin.errors import NotInFamily
 from onebasin.families import Family, Rep
-from onebasin.maps.draw import Draw
 from onebasin.maps.stored import Stored
 
 FLOOR = 1e-6  # families without zero scales are closed off here: no singular value below FLOOR times the largest
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A source of random tensors (f?, *shape), one independent draw per fibre."""
+
+    generator: torch.Generator
+    fibres: int | None
+    condition: float
+    dtype: torch.dtype
+
+    def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return shape if self.fibres is None else (self.fibres, *shape)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """On [0, 1)."""
+        return torch.rand(self._shape(shape), generator=self.generator, dtype=self.dtype, device=self.generator.device)
+
+    def normal(self, *shape: int) -> Tensor:
+        """Standard normal."""
+        return torch.randn(self._shape(shape), generator=self.generator, dtype=self.dtype, device=self.generator.device)
+
+    def ones(self, *shape: int) -> Tensor:
+        """Not random, for scales that are fixed."""
+        return torch.ones(self._shape(shape), dtype=self.dtype, device=self.generator.device)
+
+    def signs(self, *shape: int) -> Tensor:
+        """+1 or -1."""
+        return 1 - 2 * (self.uniform(*shape) < 0.5).to(self.dtype)
+
+    def scales(self, *shape: int) -> Tensor:
+        """Log-uniform on [condition^-1/2, condition^1/2]."""
+        return self.condition ** (self.uniform(*shape) - 0.5)
+
+    def permutation(self, n: int) -> Tensor:
+        """A uniform permutation of n units, as index."""
+        return self.uniform(n).argsort(-1)
+
+    def isometry(self, m: int, n: int) -> Tensor:
+        """(f?, m, n) with orthonormal columns, uniform (Haar): Q of a Gaussian QR with the signs of R's diagonal."""
+        q, r = torch.linalg.qr(self.normal(m, n))
+        uniform: Tensor = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+        return uniform
 
 
 class Members(Stored):
     """Public methods check sizes; a family supplies the mathematics in `_one`, `_draw` and `_nearest`."""
 
     family: ClassVar[Family]
+    widens: ClassVar[bool] = False  # whether it has maps from small to large beside the square ones
+    step: ClassVar[int] = 1  # sizes are multiples of this
+
+    def __init_subclass__(cls, *, family: Family | None = None) -> None:
+        super().__init_subclass__()
+        if family is not None:
+            cls.family = family
 
     @abstractmethod
     def dense(self, rep: Rep = Rep.VEC) -> Tensor:
@@ -28,7 +78,7 @@ class Members(Stored):
     @classmethod
     def admits(cls, source: int, target: int) -> bool:
         """Whether the family has maps R^source -> R^target: as a rule the square ones."""
-        return source == target
+        return source % cls.step == 0 and (source == target or (cls.widens and source < target))
 
     @classmethod
     def _require(cls, source: int, target: int) -> None:
@@ -91,15 +141,11 @@ class Members(Stored):
         """
         target, source = matrix.shape[-2:]
         cls._require(source, target)
-        return cls._nearest(matrix, floor) if near is None else cls._nearest_to(near, matrix, floor)
-
-    @classmethod
-    def _nearest_to(cls, near: Tensor, matrix: Tensor, floor: float) -> Self:
-        return cls._nearest(matrix, floor)
+        return cls._nearest(matrix, floor, near)
 
     @classmethod
     @abstractmethod
-    def _nearest(cls, matrix: Tensor, floor: float) -> Self: ...
+    def _nearest(cls, matrix: Tensor, floor: float, near: Tensor | None = None) -> Self: ...
 
     @classmethod
     def contains(cls, matrix: Tensor, tol: float = 1e-9) -> bool:

@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from onebasin import families
-from onebasin.families import Family, Rep
+from onebasin.families import Rep
 from onebasin.maps.base import Map, no_permutation_part
-from onebasin.maps.draw import Draw
 from onebasin.maps.indexed import along
-from onebasin.maps.members import least
+from onebasin.maps.members import Draw, least
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Rotary(Map):
+class Rotary(Map, family=families.ROTARY):
     """Multiply x_j + i x_{j+n/2} by z_j = a_j + i b_j, z_j != 0, in the half-split layout.
 
     As covector z becomes z / |z|^2.
@@ -25,8 +24,8 @@ class Rotary(Map):
 
     real: Tensor  # a, (f?, n/2)
     imag: Tensor  # b, (f?, n/2)
-    family: ClassVar[Family] = families.ROTARY
     _rank: ClassVar[int] = 1
+    step: ClassVar[int] = 2
 
     @property
     def _values(self) -> Tensor:
@@ -69,11 +68,6 @@ class Rotary(Map):
         return 2 * ((self.real - 1).square() + self.imag.square()).sum()
 
     @classmethod
-    def admits(cls, source: int, target: int) -> bool:
-        """Pairs need an even size."""
-        return source == target and source % 2 == 0
-
-    @classmethod
     def _one(cls, size: int, dtype: torch.dtype, device: torch.device) -> Self:
         one = torch.ones(size // 2, dtype=dtype, device=device)
         return cls(one, torch.zeros_like(one))
@@ -84,7 +78,7 @@ class Rotary(Map):
         return cls(modulus * angle.cos(), modulus * angle.sin())
 
     @classmethod
-    def _nearest(cls, matrix: Tensor, floor: float) -> Self:
+    def _nearest(cls, matrix: Tensor, floor: float, near: Tensor | None = None) -> Self:
         """Average each pair's 2 x 2 block over the two places of a and of b, then make |z| admitted."""
         blocks = pair_blocks(matrix)
         a = (blocks[..., 0, 0, :] + blocks[..., 1, 1, :]) / 2
@@ -105,10 +99,8 @@ def pair_blocks(matrix: Tensor) -> Tensor:
     return blocks
 
 
-class PairRotation(Rotary):
+class PairRotation(Rotary, family=families.PAIR_ROTATION):
     """One angle per frequency pair: |z_j| = 1."""
-
-    family: ClassVar[Family] = families.PAIR_ROTATION
 
     @classmethod
     def _admitted(cls, modulus: Tensor, floor: float) -> Tensor:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from onebasin import families
-from onebasin.families import Family, Rep
+from onebasin.families import Rep
 from onebasin.linalg import assign, nearest_simplex
 from onebasin.maps.base import Map
-from onebasin.maps.draw import Draw
 from onebasin.maps.indexed import Indexed
+from onebasin.maps.members import Draw
 from onebasin.maps.monomial import matched
 
 
-class SemiPermutation(Indexed):
+class SemiPermutation(Indexed, family=families.SEMI_PERMUTATION):
     """S (m, n), m >= n, with entries >= 0, columns that sum to one and at most one positive entry per row.
 
     Row i holds a share `scale`_i >= 0 of unit `index`_i; a row without a share is dead.  As vector the map is S, as
@@ -25,7 +25,7 @@ class SemiPermutation(Indexed):
     output maps of a head keeps the function exactly.
     """
 
-    family: ClassVar[Family] = families.SEMI_PERMUTATION
+    widens = True
 
     @cached_property
     def _size(self) -> tuple[int, int]:
@@ -40,11 +40,6 @@ class SemiPermutation(Indexed):
         return super().inverse() if self.source == self.target else Map.inverse(self)
 
     @classmethod
-    def admits(cls, source: int, target: int) -> bool:
-        """From small to large."""
-        return source <= target
-
-    @classmethod
     def _draw(cls, source: int, target: int, draw: Draw) -> Self:
         """Every unit gets a row, the other rows a random unit; the shares of one unit differ by at most `condition`."""
         spare = (draw.uniform(target - source) * source).long()
@@ -54,7 +49,7 @@ class SemiPermutation(Indexed):
         return cls(index, weight / total.gather(-1, index))
 
     @classmethod
-    def _nearest(cls, matrix: Tensor, floor: float) -> Self:
+    def _nearest(cls, matrix: Tensor, floor: float, near: Tensor | None = None) -> Self:
         """Column by column the nearest shares, until no row holds two: a row that does keeps its largest one.
 
         Before that, each unit gets a row of its own by assignment, so that none is left without.  The shares are the

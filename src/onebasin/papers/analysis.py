@@ -14,7 +14,7 @@ from onebasin.families import ORTHOGONAL
 from onebasin.linalg import assign
 from onebasin.maps import DoublyStochastic, Map
 from onebasin.maps.indexed import Indexed
-from onebasin.papers.relaxed import RelaxedMove
+from onebasin.papers.strategies import RelaxedMove
 
 
 def analyse(start: Aligned, learned: Aligned, which: int = 1) -> dict[str, dict[str, Any]]:

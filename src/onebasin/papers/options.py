@@ -18,8 +18,8 @@ class PaperMatching(Options):
     guard: refuse every step after the first round that raises the distance.
     moments: what the stream is fitted to in attention: "circuits" (the products QK and OV of every head, both sides;
         the distance is then that of circuits, and the maps inside heads, which it does not see, are solved once at
-        the end), "factors" (queries, keys, values and outputs one by one) or "p1-code" (see `circuits.py`).
-    weighting: how much a block counts, "balanced", "raw", "angle" or "columns" (see `emphasis.py`).
+        the end), "factors" (queries, keys, values and outputs one by one) or "p1-code" (see `matching.py`).
+    weighting: how much a block counts, "balanced", "raw", "angle" or "columns" (see `matching.py`).
     head_metric: distance of circuits.
     unit_cost: resemblance of hidden units, "inner" (products) or "l1" (distance of rows, see `unit_rows.py`).
     """

@@ -1,21 +1,25 @@
 """Latents of permutations of the first paper: straight-through (algorithm 1) and soft (appendix C.2).
 
 Both hold a matrix Z per permutation, n² numbers: affordable for heads and for the units of small models.
+Straight-through assignments are solved beside the run: they take CPU time that no step waits for.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from onebasin import families as fam
 from onebasin.families import Rep
-from onebasin.learn.latents import Latent, Parts
+from onebasin.learn.coordinates import Coordinates
+from onebasin.learn.latents import Latent, Parts, kind_of
+from onebasin.learn.stacks import Beside
 from onebasin.linalg import assign, sinkhorn
-from onebasin.maps import DoublyStochastic, Map, map_of
+from onebasin.maps import DoublyStochastic, Map
 from onebasin.maps.dense import Dense
 from onebasin.maps.monomial import MonomialGroup
 
@@ -50,9 +54,7 @@ class Assignment(Latent):
 
     @property
     def kind(self) -> type[MonomialGroup]:
-        kind = map_of(self.family)
-        assert issubclass(kind, MonomialGroup)
-        return kind
+        return kind_of(self.family, MonomialGroup)
 
     def scores(self, z: Tensor) -> Tensor:
         """What the assignment maximises: the nearest permutation of these latents is `assign(scores)`."""
@@ -110,3 +112,39 @@ class Soft(Assignment):
 
     def map(self, parts: Parts) -> Map:
         return self._scaled(sinkhorn(parts["z"], self.sinkhorn), parts)
+
+
+class Reassignment(Beside):
+    """Every `every` steps the permutations become those of the latents `every` steps ago.
+
+    The delay is fixed, so that a run that is taken up again takes the same course.
+    """
+
+    def __init__(self, sides: nn.ModuleList, every: int) -> None:
+        super().__init__(sides)
+        self.every, self._pool = every, ThreadPoolExecutor(1)
+        self._pending: dict[str, Future[Tensor]] = {}
+
+    def refresh(self, step: int) -> None:
+        """Take what is solved, and begin to solve for the latents as they are now."""
+        if step % self.every:
+            return
+        solved = self.pending()
+        for i, side in enumerate(self.sides):
+            assert isinstance(side, Coordinates)
+            for stack, latent in side.latents.items():
+                if isinstance(latent, StraightThrough):
+                    name, parts = f"{i}/{stack}", side.parts(stack)
+                    if name in solved:
+                        parts["index"].copy_(solved[name])
+                    self._pending[name] = self._pool.submit(assign, latent.scores(parts["z"].detach()).cpu())
+
+    def pending(self) -> dict[str, Tensor]:
+        """What the next refresh will take, waited for."""
+        return {name: future.result() for name, future in self._pending.items()}
+
+    def take_up(self, pending: dict[str, Tensor]) -> None:
+        """Go on from what `pending` gave."""
+        for name, index in pending.items():
+            self._pending[name] = Future()
+            self._pending[name].set_result(index.clone())

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from onebasin.alignment import Alignment
+from onebasin.alignment import Alignment, moved_by, transport
+from onebasin.checkpoint import Checkpoint
+from onebasin.ensemble.aligned import Move
 from onebasin.families import Family
 from onebasin.learn.latents import LATENTS, CayleyChart, Chart
-from onebasin.learn.stacks import Variation
+from onebasin.learn.stacks import Variation, streams
 from onebasin.linalg import polar, skew
 from onebasin.match.strategy import CircuitMoment, Strategy
 from onebasin.match.stream import circuit_cross
 from onebasin.match.units import solve_units
-from onebasin.papers.circuits import p1_code_cross
-from onebasin.papers.emphasis import circuit_emphasis, leaf_emphasis
-from onebasin.papers.head_metrics import METRICS
+from onebasin.papers.matching import METRICS, circuit_emphasis, leaf_emphasis, p1_code_cross
 from onebasin.papers.options import PaperLearning, PaperMatching
-from onebasin.papers.permutations import PERMUTING, Soft, StraightThrough
-from onebasin.papers.reassignment import Reassignment
-from onebasin.papers.relaxed import RelaxedMove
+from onebasin.papers.permutations import PERMUTING, Reassignment, Soft, StraightThrough
 from onebasin.papers.unit_rows import solve_units_by_rows
 from onebasin.paths.laws import Law, uniform
 
@@ -46,13 +46,13 @@ LAWS: dict[str, Law] = {
 }
 
 
-def exponential_chart(z: torch.Tensor) -> torch.Tensor:
+def exponential_chart(z: Tensor) -> Tensor:
     """exp of the skew part of Z."""
-    rotation: torch.Tensor = torch.linalg.matrix_exp(skew(z))
+    rotation: Tensor = torch.linalg.matrix_exp(skew(z))
     return rotation
 
 
-def polar_chart(z: torch.Tensor) -> torch.Tensor:
+def polar_chart(z: Tensor) -> Tensor:
     """The rotation nearest to I + Z."""
     return polar(torch.eye(z.shape[-1], dtype=z.dtype, device=z.device) + z)
 
@@ -62,6 +62,38 @@ CHARTS: dict[str, Callable[[], Chart]] = {
     "cayley": CayleyChart,
     "polar": lambda: polar_chart,
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelaxedMove(Move):
+    """`base`, then `correction`, then `scale` on what writes to streams; `alignment` is the nearest exact map.
+
+    A soft correction is not a symmetry.  A scale is one up to the eps of norms.
+    """
+
+    base: Alignment
+    correction: Alignment
+    scale: float
+    exact: bool
+
+    def __call__(self, form: Checkpoint) -> Checkpoint:
+        """The form as it was learned."""
+        form = scale_streams(form, self.scale)
+        if self.exact:
+            return super().__call__(form)
+        return moved_by(transport(form, self.base), self.correction.maps)
+
+
+def scale_streams(form: Checkpoint, scale: float) -> Checkpoint:
+    """Everything that writes to a stream, times a positive number: the norms undo it, but for their eps."""
+    if scale == 1.0:
+        return form
+    written = {leaf.name for space in streams(form.spec) for leaf in form.spec.writers(space)}
+
+    def scaled(name: str) -> Callable[[], Tensor]:
+        return lambda: scale * form[name]
+
+    return form.derive({name: scaled(name) for name in written})
 
 
 def variation_of(paper: PaperLearning, seed: int = 0) -> Variation:

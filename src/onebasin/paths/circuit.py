@@ -12,7 +12,7 @@ rotary positions included, runs as it is.  Our attention function joins the repe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -158,11 +158,6 @@ def _keys(spec: ModelSpec, attention: Attention) -> tuple[list[str], str]:
 
 def check_circuits(a: ModelSpec, b: ModelSpec) -> None:
     """The two forms have the same symmetries, and circuits at all."""
-    _check_families(a, b)
-    _check_no_query_norm(a)
-
-
-def _check_families(a: ModelSpec, b: ModelSpec) -> None:
     for space in a.spaces:
         if a.family(space) != b.family(space):
             raise Incompatible(
@@ -172,17 +167,9 @@ def _check_families(a: ModelSpec, b: ModelSpec) -> None:
                 found=b.family(space),
                 next_step="use the factor path",
             )
-
-
-def _inner_spaces(spec: ModelSpec) -> Iterator[str]:
-    for attention in spec.attentions:
-        for linear in (*attention.queries, *attention.keys):
-            yield from (axis.space for _, axis in spec.leaves[spec.linears[linear].weight].spaces())
-
-
-def _check_no_query_norm(spec: ModelSpec) -> None:
-    for space in _inner_spaces(spec):
-        if qk_norm() in spec.ops(space):
+    linears = [a.linears[name] for attention in a.attentions for name in (*attention.queries, *attention.keys)]
+    for space in (axis.space for linear in linears for _, axis in a.leaves[linear.weight].spaces()):
+        if qk_norm() in a.ops(space):
             raise NotExpressible(
                 "A model that normalises queries and keys has no circuits: they are not linear in what it reads",
                 space=space,

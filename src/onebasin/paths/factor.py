@@ -52,7 +52,10 @@ class FactorPath:
         place, device = point(shares, len(self.models)), torch.device(device)
         if self._built is None or self._built[:2] != (dtype, device):
             wide = torch.promote_types(dtype, torch.float32)
-            ends = [_numbers(model, wide, device) for model in self.models]
+            ends = [
+                {name: p.detach().to(device) for name, p in stock_model(model, wide).named_parameters()}
+                for model in self.models
+            ]
             self._built = (dtype, device, self._build(dtype).to(device), ends)
         _, _, model, ends = self._built
         self._move(model, place)
@@ -69,10 +72,6 @@ class FactorPath:
 
     def _move(self, model: nn.Module, place: Point) -> None:
         """What else depends on λ."""
-
-
-def _numbers(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> Numbers:
-    return {name: p.detach().to(device) for name, p in stock_model(checkpoint, dtype).named_parameters()}
 
 
 def check_same_tensors(a: Checkpoint, b: Checkpoint) -> None:

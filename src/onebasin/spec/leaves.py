@@ -112,6 +112,10 @@ class Leaf:
         """The dimension that lives in `space` with one of these representations (any when none is given)."""
         return next((i for i, axis in self.spaces() if axis.space == space and axis.rep in (reps or Rep)), None)
 
+    def place(self, space: str, rep: Rep) -> int:
+        """The same where the table says that there is one."""
+        return next(i for i, axis in self.spaces() if axis.space == space and axis.rep is rep)
+
 
 def make_leaf(
     name: str,
@@ -160,10 +164,7 @@ def check_partition(key: str, leaves: Iterable[Leaf]) -> tuple[int, ...]:
 
 
 def _box(leaf: Leaf, sizes: Mapping[str, int]) -> list[tuple[int, int]]:
-    kept = {letter: (start, stop) for letter, _, start, stop in leaf.axes}
-    picked = {letter: (i, i + 1) for letter, i in leaf.picks}
-    places = kept | picked
-    box = [places[x] for x in leaf.view.order]
+    box = [(x, x + 1) if isinstance(x, int) else (x.start, x.stop) for x in leaf.index]
     for x, (start, stop) in zip(leaf.view.order, box, strict=True):
         if not 0 <= start < stop <= sizes[x]:
             raise LayoutMismatch(

@@ -109,15 +109,9 @@ class ModelSpec:
     renames: tuple[tuple[str, str], ...] = ()
     untouched: tuple[str, ...] = ()
     keys: Mapping[str, tuple[int, ...]] = field(init=False)  # stored tensor -> expected shape
-    touching: Mapping[str, tuple[Leaf, ...]] = field(init=False)  # space -> leaves with an axis in it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", {key: check_partition(key, found) for key, found in self.parts.items()})
-        found: dict[str, dict[str, Leaf]] = {space: {} for space in self.spaces}
-        for leaf in self.leaves.values():
-            for _, axis in leaf.spaces():
-                found[axis.space][leaf.name] = leaf
-        object.__setattr__(self, "touching", {space: tuple(leaves.values()) for space, leaves in found.items()})
         check_fibres(self)
         check_readers(self)
 
@@ -125,6 +119,13 @@ class ModelSpec:
     def parts(self) -> Mapping[str, Sequence[Leaf]]:
         """Stored tensor -> the leaves that claim it, together every entry once."""
         return _grouped((leaf.key, leaf) for leaf in self.leaves.values())
+
+    @cached_property
+    def touching(self) -> Mapping[str, Sequence[Leaf]]:
+        """Space -> the leaves with an axis in it."""
+        placed = ((leaf, {axis.space for _, axis in leaf.spaces()}) for leaf in self.leaves.values())
+        found = _grouped((space, leaf) for leaf, spaces in placed for space in spaces)
+        return {space: tuple(found.get(space, ())) for space in self.spaces}
 
     @cached_property
     def _reading(self) -> Mapping[str | None, Sequence[Linear]]:
@@ -166,12 +167,8 @@ class ModelSpec:
             leaf for leaf in self.touching[space] if leaf.name not in of_norms and leaf.dim(space, Rep.VEC) is not None
         ]
 
-    def with_unit_gain(self, norm: str) -> ModelSpec:
-        """The spec after γ of `norm` became all ones: its entries are labelled no more, and the family grows."""
-        return self.with_unit_gains([norm])
-
     def with_unit_gains(self, norms: Iterable[str]) -> ModelSpec:
-        """`with_unit_gain` of many norms at once: the table is checked once, however deep the model."""
+        """The spec after γ of `norms` became all ones: its entries are labelled no more, and the family grows."""
         done = {name: replace(self.norms[name], unit=True) for name in norms}
         gains = [self.leaves[norm.gain] for norm in done.values()]
         fixed = {leaf.name: replace(leaf, axes=tuple((x, None, a, b) for x, _, a, b in leaf.axes)) for leaf in gains}

@@ -38,20 +38,17 @@ def rms_norm(gain: bool) -> Op:
     return Op("RMSNorm", fam.ORTHOGONAL, "keeps length")
 
 
-_HOMOGENEOUS = {"relu", "leaky_relu"}  # φ(s·t) = s·φ(t) for s > 0
-_ODD = {"tanh"}  # φ(−t) = −φ(t)
-_LINEAR = {"linear"}
+_ADMITTED = {  # by activations that commute with more than reordering
+    "linear": (fam.INVERTIBLE, "no non-linearity"),
+    "relu": (fam.SCALED_PERMUTATION, "acts unit by unit, positively homogeneous"),  # φ(s·t) = s·φ(t) for s > 0
+    "leaky_relu": (fam.SCALED_PERMUTATION, "acts unit by unit, positively homogeneous"),
+    "tanh": (fam.SIGNED_PERMUTATION, "acts unit by unit, odd"),  # φ(−t) = −φ(t)
+}
 
 
 def elementwise(activation: str) -> Op:
     """y = φ(x), unit by unit: any φ commutes with reordering, some with more."""
-    if activation in _LINEAR:
-        return Op(activation, fam.INVERTIBLE, "no non-linearity")
-    if activation in _HOMOGENEOUS:
-        return Op(activation, fam.SCALED_PERMUTATION, "acts unit by unit, positively homogeneous")
-    if activation in _ODD:
-        return Op(activation, fam.SIGNED_PERMUTATION, "acts unit by unit, odd")
-    return Op(activation, fam.PERMUTATION, "acts unit by unit")
+    return Op(activation, *_ADMITTED.get(activation, (fam.PERMUTATION, "acts unit by unit")))
 
 
 def gated(activation: str) -> Op:

@@ -15,7 +15,7 @@ from onebasin.alignment import Alignment
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.words import describe_gauge
 from onebasin.families import ORTHOGONAL, PERMUTATION
-from onebasin.maps.orthogonal import Isometry
+from onebasin.maps import Isometry
 from onebasin.verification.verify import drifts
 
 BINS = 18  # of ten degrees

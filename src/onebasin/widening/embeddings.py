@@ -169,14 +169,9 @@ def query_factors(small: ModelSpec, large: ModelSpec) -> dict[str, float]:
     """√(d'/d) for the spaces of queries, where scores are divided by the root of the head width."""
     found = {}
     for attention, other in zip(small.attentions, large.attentions, strict=True):
-        spaces = query_spaces(small, attention.queries)
+        leaves = (small.leaves[small.linears[name].weight] for name in attention.queries)
+        spaces = [axis.space for leaf in leaves for _, axis in leaf.spaces() if axis.rep is Rep.VEC]
         widths = [sum(spec.spaces[name].size for name in spaces) for spec in (small, large)]
         if attention.scaled and other.scaled:
             found.update(dict.fromkeys(spaces, math.sqrt(widths[1] / widths[0])))
     return found
-
-
-def query_spaces(spec: ModelSpec, queries: tuple[str, ...]) -> list[str]:
-    """The spaces inside heads that these queries write to."""
-    leaves = (spec.leaves[spec.linears[name].weight] for name in queries)
-    return [axis.space for leaf in leaves for _, axis in leaf.spaces() if axis.rep is Rep.VEC]
