@@ -194,15 +194,19 @@ def fate(mutant: Mutant, source: Path, seconds: float, limit: float) -> str:
     return "timed out" if first is None else "killed" if first or second else "survived"
 
 
-def needed(chosen: Iterable[Mutant], source: Path) -> dict[Path, float]:
-    """Seconds that the mirrored tests of each module may take: a few times what they do take."""
-    taken: dict[tuple[Path, ...], float] = {}
-    for tests in {tuple(mirror(mutant.file)) for mutant in chosen}:
+def needed(chosen: Iterable[Mutant], source: Path, pool: ThreadPoolExecutor) -> dict[Path, float]:
+    """Seconds that the mirrored tests of each module may take: a few times what they do take, side by side."""
+
+    def allowed(tests: tuple[Path, ...]) -> float:
         began = time.monotonic()
         if tests and (wrong := failure(source, list(tests), 3600)) != "":
             raise SystemExit(f"{wrong} fails without any mutant, too: mend it first")
-        taken[tests] = 60 + 4 * (time.monotonic() - began)
-    return {mutant.file: taken[tuple(mirror(mutant.file))] for mutant in chosen}
+        return 60 + 4 * (time.monotonic() - began)
+
+    mirrors = {mutant.file: tuple(mirror(mutant.file)) for mutant in chosen}
+    kinds = sorted(set(mirrors.values()))
+    seconds = dict(zip(kinds, pool.map(allowed, kinds), strict=True))
+    return {file: seconds[tests] for file, tests in mirrors.items()}
 
 
 def main() -> int:
@@ -218,7 +222,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.workers) as pool:
         for i in range(given.workers):
             copies.put(Path(shutil.copytree(ROOT / "src", Path(folder, str(i)), ignore=lambda *_: ["__pycache__"])))
-        seconds = needed(chosen, Path(folder, "0"))
+        seconds = needed(chosen, Path(folder, "0"), pool)
 
         def one(mutant: Mutant) -> str:
             source = copies.get()
