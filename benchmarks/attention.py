@@ -136,7 +136,7 @@ def stages(folder: Path, data: Path) -> dict[str, Any]:
     """Barriers without matching, and after each kind of second stage."""
     from onebasin import transport
     from onebasin.match.options import WeightMatching
-    from onebasin.match.pair import Pair
+    from onebasin.match.pages import Pages
     from onebasin.match.weights import match_weights
 
     form = opened(folder)
@@ -148,7 +148,7 @@ def stages(folder: Path, data: Path) -> dict[str, Any]:
         naive = curve(form, b, task)
         row = {"loss of A": naive.vertices[0].loss, "loss of B": naive.vertices[1].loss, "naive": naive.barrier}
         for stage, inside in STAGES.items():
-            matched = match_weights(Pair.of(form, b), WeightMatching(spaces=("attention",), inside=inside))
+            matched = match_weights(Pages.of(form, b), WeightMatching(spaces=("attention",), inside=inside))
             row[stage] = curve(form, transport(b, matched.alignment).in_memory(), task).barrier
             row[f"{stage}, % of naive"] = round(100 * row[stage] / naive.barrier, 1)
         result["levels"][level] = row
@@ -160,6 +160,7 @@ def orders(folder: Path, data: Path) -> dict[str, Any]:
     """The barrier of every order of the first layer's heads, each with its own full second stage."""
     from onebasin import transport
     from onebasin.match.options import WeightMatching
+    from onebasin.match.pages import Pages
     from onebasin.match.pair import Pair
     from onebasin.match.weights import match_weights
 
@@ -167,7 +168,7 @@ def orders(folder: Path, data: Path) -> dict[str, Any]:
     task = task_for(folder.name, data, form, MODELS[folder.name][3])
     b, _ = plant(form, LEVELS[-1], seed=1)
     pair = Pair.of(form, b)
-    found = match_weights(pair, WeightMatching(spaces=("attention",))).alignment
+    found = match_weights(Pages.whole(pair), WeightMatching(spaces=("attention",))).alignment
     heads = next(space for space in attention_spaces(form.spec) if form.spec.spaces[space].base is None)
     chosen = tuple(found[heads].tensors()["index"].tolist())
     barriers = {

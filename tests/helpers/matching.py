@@ -10,6 +10,7 @@ from onebasin import Alignment, Checkpoint
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.match.options import WeightMatching
+from onebasin.match.pages import Pages
 from onebasin.match.pair import Pair
 from onebasin.match.weights import Matched, match_weights
 from onebasin.methods.method import Job, Method
@@ -31,7 +32,7 @@ def paper(**options: object) -> Weight:
 
 def match(pair: Pair, options: WeightMatching | None = None, **more: object) -> Matched:
     strategy = strategy_of(options.paper) if isinstance(options, Weight) else None
-    return match_weights(pair, options, strategy, **more)
+    return match_weights(Pages.whole(pair), options, strategy, **more)
 
 
 def matcher(options: WeightMatching | None = None) -> Callable[[Checkpoint, Checkpoint, Alignment | None], Matched]:

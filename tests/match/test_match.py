@@ -19,15 +19,17 @@ from onebasin.cli import main
 from onebasin.errors import Incompatible, NotInFamily, OnebasinError
 from onebasin.families import Rep
 from onebasin.linalg import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
+from onebasin.linalg.workers import Workers
 from onebasin.maps import Permutation, map_of
 from onebasin.match.activations import match_activations
+from onebasin.match.ascent import Ascent
 from onebasin.match.heads import head_costs
 from onebasin.match.moments import Moment, Moments
 from onebasin.match.options import ActivationMatching, WeightMatching
+from onebasin.match.pages import Pages
 from onebasin.match.pair import Pair
 from onebasin.match.solve import solve
 from onebasin.match.strategy import Strategy
-from onebasin.match.weights import Ascent
 from onebasin.papers.matching import METRICS
 from onebasin.papers.options import PRESETS
 
@@ -61,7 +63,7 @@ def by_activations(a, b, options, batches: int = 4, size: int = 32, **shape: int
     inputs = [probe_inputs(a.spec, batch=size, seed=s, **shape) for s in range(batches)]
     inputs = [{k: x.float() if x.is_floating_point() else x for k, x in batch.items()} for batch in inputs]
     models = [stock_model(c, torch.float32) for c in (a, b)]
-    return match_activations(Pair.of(a, b), *models, inputs, options).alignment
+    return match_activations(Pages.of(a, b), *models, inputs, options).alignment
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "vit"])
@@ -124,7 +126,7 @@ def test_what_was_there_before_is_kept_unless_something_nearer_is_found(make, na
     assert itself.alignment["residual"].distance() == 0
     close = form.derive({x: constant(form[x] + 0.01 * torch.randn_like(form[x])) for x in form})
     worse = Alignment.random(form.spec, 4).only("residual").maps
-    monkeypatch.setattr(Ascent, "match_streams", lambda ascent, start: ascent.maps.update(worse))
+    monkeypatch.setattr(Ascent, "start_streams", lambda ascent, fresh: ascent.maps.update(worse))
     kept = match(Pair.of(form, close), preset(name, sweeps=1, spaces=("residual",)))
     assert kept.distances[1] > kept.distances[0] == kept.distances[-1]
     assert kept.alignment["residual"].distance() == 0
@@ -132,13 +134,30 @@ def test_what_was_there_before_is_kept_unless_something_nearer_is_found(make, na
 
 def test_the_guard_refuses_what_raises_the_distance(make):
     forms = [canonicalize(make("gpt2", weights=w)).checkpoint.in_memory() for w in (0, 1)]
-    ascent = Ascent(Pair.of(*forms), WeightMatching(), Strategy())
-    ascent.match_streams(start=True)
-    before, worse = ascent.distance(), Alignment.random(forms[0].spec, 3).only("residual")
-    ascent.attempt(dict(worse.maps), guard=True)
-    assert ascent.distance() == before
-    ascent.attempt(dict(worse.maps), guard=False)  # the control: this map would have been worse
-    assert ascent.distance() > before
+    ascent = Ascent(Pages.of(*forms), WeightMatching(), Strategy(), Workers())
+    ascent.start_streams(fresh=True)
+    ascent.sweep(start=True)
+    before, units = ascent.total(), ascent.units[0]
+    page = next(names for names in ascent.pages.names if units in ascent.spaces_of(names))
+    worse = dict(Alignment.random(forms[0].spec, 3).only(units).maps)
+    ascent.attempt(page, worse, guard=True)
+    assert ascent.total() == before
+    ascent.attempt(page, worse, guard=False)  # the control: this map would have been worse
+    assert ascent.total() > before
+
+
+def test_a_step_of_the_stream_that_raises_the_distance_is_taken_back(make, monkeypatch):
+    forms = [canonicalize(make("gpt2", weights=w)).checkpoint.in_memory() for w in (0, 1)]
+    worse = Alignment.random(forms[0].spec, 3).only("residual").maps
+    monkeypatch.setattr(Ascent, "step_streams", lambda ascent: ascent.maps.update(worse))
+    monkeypatch.setattr(Ascent, "start_streams", lambda ascent, fresh: None)
+    kept = match(Pair.of(*forms), WeightMatching(tol=0))
+    assert kept.converged
+    assert kept.distances[-1] == kept.distances[-2] == kept.distances[1]
+    assert kept.alignment["residual"].distance() == 0
+    moved = match(Pair.of(*forms), preset("p1-code", tol=0.0, sweeps=3))  # the control: without the guard it stays
+    assert not moved.converged
+    assert moved.alignment["residual"].distance() > 0
 
 
 def moments_of(vectors: int, n: int, seed: int, fibres: int | None = None) -> tuple[Moments, dict[Rep, tuple]]:

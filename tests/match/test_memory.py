@@ -12,10 +12,12 @@ from transformers import GPT2Config, LlamaConfig
 
 from helpers.random_models import random_model
 from onebasin import Checkpoint, canonicalize
+from onebasin.linalg.workers import Workers
+from onebasin.match.ascent import Ascent
 from onebasin.match.options import WeightMatching
+from onebasin.match.pages import Pages
 from onebasin.match.pair import Pair
 from onebasin.match.strategy import Strategy
-from onebasin.match.weights import Ascent
 
 WIDTH, HEADS = 64, 16
 MODELS = {
@@ -46,9 +48,10 @@ def test_no_matrix_of_full_width_for_each_head(tmp_path, name):
     for seed in (0, 1):
         random_model(name, MODELS[name], seed).save_pretrained(tmp_path / str(seed))
     pair = Pair.of(*(canonicalize(Checkpoint.open(tmp_path / str(seed))).checkpoint for seed in (0, 1)))
-    ascent = Ascent(pair, WeightMatching(), Strategy())
+    ascent = Ascent(Pages.whole(pair), WeightMatching(), Strategy(), Workers())
     with Largest() as made:
-        ascent.match_attention(start=True)
+        for names in ascent.pages.names:
+            ascent.match_heads(names, guard=False)
     assert made.numbers < 4 * WIDTH**2
 
 

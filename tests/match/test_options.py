@@ -20,7 +20,9 @@ from onebasin.match.circuits import circuit_distance, circuits_of, inner_spaces
 from onebasin.match.heads import head_costs, match_heads
 from onebasin.match.moments import Moment, Moments
 from onebasin.match.options import Group, WeightMatching, group_of
+from onebasin.match.pages import Pages
 from onebasin.match.pair import Pair
+from onebasin.match.sizes import Sizes
 from onebasin.match.stream import circuit_cross
 from onebasin.match.units import match_units
 from onebasin.methods.weight import Weight
@@ -253,7 +255,7 @@ def test_the_moments_of_p1_code_are_those_of_its_blocks(form):
             blocks.append((torch.cat([*queries, *[eye] * (2 * heads)], 1), torch.cat([e[:, :width].mT for e in ov], 1)))
         for ours, theirs in zip(*blocks, strict=True):
             total = total + ours @ theirs.mT / ours.shape[1]
-    found = p1_code_cross(pair, maps, "residual", circuit_emphasis("columns")(pair))
+    found = p1_code_cross(pair, maps, "residual", circuit_emphasis("columns")(Sizes.of(Pages.whole(pair))))
     assert torch.allclose(found, total)
 
 

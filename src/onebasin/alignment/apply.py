@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 
+import torch
 from torch import Tensor
 
 from onebasin.alignment.alignment import Alignment
@@ -31,10 +32,15 @@ def transport(checkpoint: Checkpoint, alignment: Alignment) -> Checkpoint:
 
 
 def moved_by(checkpoint: Checkpoint, maps: Mapping[str, Map]) -> Checkpoint:
-    """`transport` by maps that need not be symmetries."""
+    """`transport` by maps that need not be symmetries; they go where the leaves are."""
+
+    @cache
+    def placed(device: torch.device) -> dict[str, Map]:
+        return {space: g.to(device=device) for space, g in maps.items()}
 
     def moved(leaf: Leaf) -> Tensor:
-        return move(checkpoint.spec, leaf, checkpoint[leaf.name], maps)
+        tensor = checkpoint[leaf.name]
+        return move(checkpoint.spec, leaf, tensor, placed(tensor.device))
 
     touched = {leaf.name: leaf for space in maps for leaf in checkpoint.spec.touching[space]}
     return checkpoint.derive({name: partial(moved, leaf) for name, leaf in touched.items()})

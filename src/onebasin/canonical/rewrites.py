@@ -81,10 +81,8 @@ def _folded(checkpoint: Checkpoint, name: str) -> dict[str, Recipe]:
 def split_gain(checkpoint: Checkpoint, name: str, factor: Tensor) -> Checkpoint:
     """γ ← s ⊙ γ, β ← s ⊙ β, W ← W diag(1/s): a norm and its readers share what `fold_gains` leaves to the readers."""
     norm = checkpoint.spec.norms[name]
-    changed: dict[str, Recipe] = {norm.gain: lambda: factor * checkpoint[norm.gain]}
-    if norm.bias is not None:
-        bias = norm.bias
-        changed[bias] = lambda: factor * checkpoint[bias]
+    own = [leaf for leaf in (norm.gain, norm.bias) if leaf is not None]
+    changed: dict[str, Recipe] = {leaf: partial(_times, checkpoint, leaf, factor) for leaf in own}
     for reader in checkpoint.spec.readers(name):
         changed[reader.weight] = partial(_scale, checkpoint, reader, norm, 1 / factor)
     return checkpoint.derive(changed)
@@ -104,16 +102,23 @@ def _check_constant_gain(checkpoint: Checkpoint, norm: Norm) -> None:
     )
 
 
+def _times(checkpoint: Checkpoint, leaf: str, factor: Tensor) -> Tensor:
+    tensor = checkpoint[leaf]
+    return factor.to(tensor.device) * tensor
+
+
 def _scale(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Tensor:
     """W diag(gain) of a reader of `norm`."""
     weight = checkpoint[reader.weight]
-    return weight * along(gain, weight.ndim, checkpoint.spec.leaves[reader.weight].place(norm.space, Rep.COV), None)
+    dim = checkpoint.spec.leaves[reader.weight].place(norm.space, Rep.COV)
+    return weight * along(gain.to(weight.device), weight.ndim, dim, None)
 
 
 def shift(checkpoint: Checkpoint, reader: Linear, norm: Norm, offset: Tensor) -> Tensor:
     """b + W offset of a reader of `norm`."""
     dim = checkpoint.spec.leaves[reader.weight].place(norm.space, Rep.COV)
-    read: Tensor = torch.tensordot(checkpoint[reader.weight], offset, ([dim], [0]))
+    weight = checkpoint[reader.weight]
+    read: Tensor = torch.tensordot(weight, offset.to(weight.device), ([dim], [0]))
     return checkpoint[str(reader.bias)] + read
 
 
@@ -177,7 +182,8 @@ def through(checkpoint: Checkpoint, output: Linear, bias: str, vector: Tensor) -
     leaves = checkpoint.spec.leaves
     weight, shared = leaves[output.weight].letters, leaves[bias].letters
     result = leaves[str(output.bias)].letters
-    return einsum(checkpoint[output.weight], vector, f"{' '.join(weight)}, {' '.join(shared)} -> {' '.join(result)}")
+    matrix, pattern = checkpoint[output.weight], f"{' '.join(weight)}, {' '.join(shared)} -> {' '.join(result)}"
+    return einsum(matrix, vector.to(matrix.device), pattern)
 
 
 def centre(checkpoint: Checkpoint, space: str) -> Checkpoint:

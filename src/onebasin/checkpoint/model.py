@@ -51,7 +51,7 @@ class Checkpoint:
         return cls(spec, config, leaves, stored, store)
 
     def __getitem__(self, leaf: str) -> Tensor:
-        return self.leaves[leaf]()
+        return self.leaves[leaf]().to(self.store.device)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.leaves)
@@ -95,7 +95,7 @@ class Checkpoint:
 
         parts = self.spec.parts[key]
         view = parts[0].view
-        whole = torch.empty(view.shape, dtype=torch.float64)
+        whole = torch.empty(view.shape, dtype=torch.float64, device=self.store.device)
         window = rearrange(whole, view.pattern, **dict(view.sizes))  # splits and reorders axes: shares memory
         for leaf in parts:
             window[leaf.index] = self[leaf.name]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +21,7 @@ from onebasin.checkpoint.folder import quantised_error, read_json_object, weight
 from onebasin.errors import BadCheckpoint
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, device
 
 Progress = Callable[[int, int], None]
 """Called after each tensor with the bytes done and the bytes in all."""
@@ -42,12 +42,32 @@ class Header(NamedTuple):
         return nbytes(self.dtype, self.shape)
 
 
+@dataclass
+class Shelf:
+    """Where tensors rest between two reads, in their stored type: `room` bytes on `device`, first come, first kept."""
+
+    device: device | str = "cpu"
+    room: float = 0
+    kept: dict[str, Tensor] = field(default_factory=dict)
+
+    def take(self, name: str, read: Callable[[], Tensor]) -> Tensor:
+        """The tensor on the device: from the shelf, or read, and kept if there is room."""
+        if name in self.kept:
+            return self.kept[name]
+        tensor = read().to(self.device)
+        if tensor.nbytes <= self.room:
+            self.room -= tensor.nbytes
+            self.kept[name] = tensor
+        return tensor
+
+
 @dataclass(frozen=True)
 class Store:
     """The named tensors of one folder.  `headers` is in the order of the files."""
 
     folder: Path
     headers: dict[str, Header]
+    shelves: list[Shelf] = field(default_factory=lambda: [Shelf()], compare=False, repr=False)  # the last is in use
 
     @classmethod
     def open(cls, folder: Path) -> Store:
@@ -70,7 +90,24 @@ class Store:
         return sum(header.nbytes for header in self.headers.values())
 
     def read(self, name: str) -> Tensor:
-        """One tensor, on the CPU, in its stored type.  Changing it in place does not change the file."""
+        """One tensor in its stored type, on the CPU unless it rests elsewhere; not to be changed in place."""
+        return self.shelves[-1].take(name, lambda: self._load(name))
+
+    @property
+    def device(self) -> device | str:
+        """Where tensors are read to."""
+        return self.shelves[-1].device
+
+    @contextmanager
+    def resting(self, device: device | str, room: float = 0) -> Iterator[None]:
+        """Meanwhile tensors are read to `device`, and up to `room` bytes of them stay there."""
+        self.shelves.append(Shelf(device, room))
+        try:
+            yield
+        finally:
+            self.shelves.pop()
+
+    def _load(self, name: str) -> Tensor:
         with _opened(self.folder / self.headers[name].file, framework="pt") as handle:
             tensor: Tensor = handle.get_tensor(name)
         return tensor

@@ -4,11 +4,11 @@ Every function takes matrices of shape (..., m, n), computes in the dtype it is 
 nothing of models, families or maps.
 """
 
+from onebasin.linalg.assignment import assign
 from onebasin.linalg.gauge import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
 from onebasin.linalg.orthogonal import ones_complement, polar, polar_fixing_ones
 from onebasin.linalg.rotations import cayley, centred, expm, skew
 from onebasin.linalg.stochastic import (
-    assign,
     mixture,
     nearest_doubly_stochastic,
     nearest_simplex,

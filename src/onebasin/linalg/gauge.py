@@ -17,7 +17,8 @@ from torch import Tensor
 
 from onebasin.linalg.orthogonal import polar
 
-Height = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]  # t -> h, h', h''
+Heights = tuple[Tensor, Tensor, Tensor]
+Height = Callable[..., Heights]  # t, moments -> h, h', h''
 Moments = tuple[Tensor, ...]  # C and G of the vectors, C and G of the covectors
 
 RANK = 1e-10  # directions in which both sides are weaker than this, relative to the strongest, are left alone
@@ -126,22 +127,23 @@ def _least_squares(cross: Tensor, gram: Tensor, fallback: Tensor) -> Tensor:
 def positive_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> tuple[Tensor, Tensor]:
     """argmin over r > 0 of  h(r) = r² G_v + G_c / r² − 2 (r C_v + C_c / r),  elementwise; returns (r, h(r))."""
 
-    def height(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        r, e = t.exp(), (2 * t).exp()
-        return (
-            gram_v * e + gram_c / e - 2 * (r * cross_v + cross_c / r),
-            2 * (gram_v * e - gram_c / e) - 2 * (r * cross_v - cross_c / r),
-            4 * (gram_v * e + gram_c / e) - 2 * (r * cross_v + cross_c / r),
-        )
+    def height(t: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Heights:
+        r = t.exp()
+        v, c, x, y = gram_v * r * r, gram_c / (r * r), cross_v * r, cross_c / r
+        return v + c - 2 * (x + y), 2 * (v - c - x + y), 4 * (v + c) - 2 * (x + y)
 
-    return _descend(height, gram_v, gram_c)
+    return _descend(height, cross_v, gram_v, cross_c, gram_c)
 
 
 def signed_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> tuple[Tensor, Tensor]:
-    """The same over every r ≠ 0: the better of the two signs."""
-    plus, height = positive_scale(cross_v, gram_v, cross_c, gram_c)
-    minus, other = positive_scale(-cross_v, gram_v, -cross_c, gram_c)
-    return torch.where(other < height, -minus, plus), torch.minimum(height, other)
+    """The same over every r ≠ 0.
+
+    With ρ⁴ = G_c / G_v the sign is that of s = ρ C_v + C_c / ρ: after r = ρ q the gain of +q over −1/q is s (q + 1/q).
+    """
+    rho = _balance(gram_v, gram_c)
+    sign = torch.where(rho * cross_v + cross_c / rho < 0, -1.0, 1.0).to(cross_v.dtype)
+    scale, height = positive_scale(sign * cross_v, gram_v, sign * cross_c, gram_c)
+    return sign * scale, height
 
 
 def complex_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Tensor:
@@ -152,7 +154,7 @@ def complex_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tens
     a, b = cross_v.abs().square(), cross_c.abs().square()
     mixed = 2 * (cross_v * cross_c.conj()).real
 
-    def height(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def height(t: Tensor, a: Tensor, gram_v: Tensor, b: Tensor, gram_c: Tensor, mixed: Tensor) -> Heights:
         e = (2 * t).exp()
         q = (a * e + b / e + mixed).clamp_min(torch.finfo(a.dtype).tiny)
         dq, ddq, root = 2 * (a * e - b / e), 4 * (a * e + b / e), q.sqrt()
@@ -162,20 +164,31 @@ def complex_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tens
             4 * (gram_v * e + gram_c / e) - ddq / root + (dq / root).square() / (2 * root),
         )
 
-    r, _ = _descend(height, gram_v, gram_c)
+    r, _ = _descend(height, a, gram_v, b, gram_c, mixed)
     total = r * cross_v + cross_c / r
     angle = torch.where(total.abs() > 0, total / total.abs(), torch.ones_like(total))
     return r * angle
 
 
-def _descend(height: Height, gram_v: Tensor, gram_c: Tensor, steps: int = 60) -> tuple[Tensor, Tensor]:
-    """Damped Newton in t = log r from r⁴ = G_c / G_v, where both sides weigh the same; r = 1 where a side vanishes."""
+def _balance(gram_v: Tensor, gram_c: Tensor) -> Tensor:
+    """r with r⁴ = G_c / G_v, where both sides weigh the same; 1 where a side vanishes."""
     alive = (gram_v > 0) & (gram_c > 0)
-    t = 0.25 * (torch.where(alive, gram_c, 1.0) / torch.where(alive, gram_v, 1.0)).log()
+    return (torch.where(alive, gram_c, 1.0) / torch.where(alive, gram_v, 1.0)) ** 0.25
+
+
+def _descend(height: Height, *moments: Tensor, steps: int = 60) -> tuple[Tensor, Tensor]:
+    """Damped Newton in t = log r from balance, elementwise; only what has not settled goes on.  r = 1 where dead."""
+    flat = tuple(x.expand_as(moments[0]).flatten() for x in moments)
+    _, gram_v, _, gram_c, *_ = flat
+    t = _balance(gram_v, gram_c).log()
+    active = ((gram_v > 0) & (gram_c > 0)).nonzero().squeeze(-1)
     for _ in range(steps):
-        _, slope, bend = height(t)
-        step = (slope / bend.abs().clamp_min(torch.finfo(bend.dtype).tiny)).clamp(-0.5, 0.5)
-        t = torch.where(alive, t - step, t)
-        if not bool((alive & (step.abs() > 1e-9)).any()):
+        if not len(active):
             break
-    return t.exp(), height(t)[0]
+        every = len(active) == len(t)
+        here = t if every else t[active]
+        _, slope, bend = height(here, *(flat if every else (x[active] for x in flat)))
+        step = (slope / bend.abs().clamp_min(torch.finfo(bend.dtype).tiny)).clamp(-0.5, 0.5)
+        t[active] = here - step
+        active = active[step.abs() > 1e-9]
+    return t.exp().view_as(moments[0]), height(t, *flat)[0].view_as(moments[0])

@@ -15,14 +15,16 @@ from torch import Tensor, nn
 
 from onebasin.alignment import Alignment
 from onebasin.families import Rep
+from onebasin.linalg.workers import Workers
 from onebasin.maps import map_of
+from onebasin.match.ascent import Ascent
 from onebasin.match.moments import weight_moments
 from onebasin.match.options import ActivationMatching
-from onebasin.match.pair import Pair
+from onebasin.match.pages import Pages
 from onebasin.match.probes import activation_moments
 from onebasin.match.strategy import Strategy, equal
 from onebasin.match.units import match_units
-from onebasin.match.weights import Ascent, Matched, Tick
+from onebasin.match.weights import Matched, Tick
 from onebasin.spec import ModelSpec
 
 
@@ -48,30 +50,29 @@ def unit_readers(spec: ModelSpec) -> dict[str, str]:
 
 
 def match_activations(
-    pair: Pair, a: nn.Module, b: nn.Module, batches: Iterable[Mapping[str, Tensor]],
+    pages: Pages, a: nn.Module, b: nn.Module, batches: Iterable[Mapping[str, Tensor]],
     options: ActivationMatching | None = None, *, tick: Tick = lambda step: None,
 ) -> Matched:  # fmt: skip
-    """Align B with A by activations on `batches` (inputs of stock models `a` and `b` of the pair's canonical forms)."""
-    spec, options = pair.spec, options or ActivationMatching()
+    """Align B with A by activations on `batches` (inputs of stock models `a` and `b` of the canonical forms)."""
+    spec, options = pages.spec, options or ActivationMatching()
     streams, units = stream_readers(spec), unit_readers(spec)
     tick("activations")
     looked_at = dict.fromkeys([*(name for names in streams.values() for name in names), *units.values()])
     moments, samples = activation_moments(a, b, spec, batches, looked_at)
     _check_samples(spec, streams, samples)
-    ascent = Ascent(pair, options, Strategy(emphasis=equal, guard=False).by_factors())
-    distances, device = [ascent.distance()], next(iter(pair.a.values())).device
-    seen = {space: torch.stack([moments[x].cross for x in names]).sum(0).to(device) for space, names in streams.items()}
-    for space, cross in seen.items():
-        ascent.maps[space] = map_of(ascent.family[space]).project(cross)
-    tick("heads and the maps inside them")
-    ascent.match_attention(start=True)
-    for space in ascent.streams:
-        if space not in streams:
-            weights = weight_moments(pair, ascent.maps, space, ascent.emphasis)
-            fired = moments[units[space]].to(device) if space in units else None
+    ascent = Ascent(pages, options, Strategy(emphasis=equal, guard=False).by_factors(), Workers())
+    before = ascent.total()
+    for space, names in streams.items():
+        cross = torch.stack([moments[x].cross for x in names]).sum(0)
+        ascent.maps[space] = map_of(ascent.family[space]).project(cross.to(pages.device))
+    tick("heads, the maps inside them, and units")
+    for page in pages.names:
+        ascent.match_heads(page, guard=False)
+        for space in ascent.spaces_of(page).intersection(ascent.units):
+            weights = weight_moments(*ascent.turned(page), space, ascent.emphasis)
+            fired = moments[units[space]].to(pages.device) if space in units else None
             ascent.maps[space] = match_units(ascent.family[space], weights, fired)
-    distances.append(ascent.distance())
-    return Matched(Alignment(ascent.maps, ascent.bases), tuple(distances), converged=True)
+    return Matched(Alignment(ascent.maps, ascent.bases), (before, ascent.total()), converged=True)
 
 
 def _check_samples(spec: ModelSpec, streams: Iterable[str], samples: int) -> None:

@@ -88,9 +88,11 @@ def columns(tensor: Tensor, dim: int, base_dim: int | None) -> Tensor:
 def paired_columns(
     pair: Pair, maps: Maps, space: str, emphasis: Mapping[str, float]
 ) -> Iterator[tuple[Rep, Tensor, Tensor, float]]:
-    """(representation, columns of A, of B moved by all the other maps, emphasis) of every leaf axis in `space`."""
+    """(representation, columns of A, of B moved by all the other maps, emphasis) of every axis in `space`."""
     base = pair.spec.spaces[space].base
     for leaf in pair.spec.touching[space]:
+        if leaf.name not in pair.a:
+            continue
         where = {axis.space: dim for dim, axis in leaf.spaces()}
         for dim, axis in leaf.spaces():
             if axis.space != space or not emphasis[leaf.name]:
@@ -111,8 +113,8 @@ def weight_moments(pair: Pair, maps: Maps, space: str, emphasis: Mapping[str, fl
 
 def cross_moment(pair: Pair, maps: Maps, space: str, emphasis: Mapping[str, float]) -> Tensor:
     """`weight_moments(...).cross` alone: all that an isometric family needs, at a third of the cost."""
-    total: dict[Rep, Tensor] = {}
-    for rep, a, b, w in paired_columns(pair, maps, space, emphasis):
-        found = w * a @ b.mT
-        total[rep] = total[rep] + found if rep in total else found
-    return torch.stack(list(total.values())).sum(0)
+    size = pair.spec.spaces[space].size
+    total = next(iter(pair.a.values())).new_zeros(size, size)
+    for _, a, b, w in paired_columns(pair, maps, space, emphasis):
+        total.addmm_(a, b.mT, alpha=w)
+    return total

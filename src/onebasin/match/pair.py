@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,7 +18,7 @@ Maps = Mapping[str, Map]
 
 @dataclass(frozen=True)
 class Pair:
-    """`a` stays, `b` is moved: leaf name -> float64 tensor."""
+    """`a` stays, `b` is moved: leaf name -> float64 tensor, of all leaves or of some (a page)."""
 
     spec: ModelSpec
     a: Mapping[str, Tensor]
@@ -29,14 +29,17 @@ class Pair:
         """Read two canonical checkpoints of one table into memory."""
         return cls(a.spec, {x: a[x].to(device) for x in a}, {x: b[x].to(device) for x in b})
 
+    def part(self, names: Collection[str]) -> Pair:
+        """Some leaves of it."""
+        return replace(self, a={x: self.a[x] for x in names}, b={x: self.b[x] for x in names})
+
     def moved(self, leaf: Leaf, maps: Maps, skip: int | None = None) -> Tensor:
         """B's leaf under `maps`, except on its dimension `skip`."""
         return move(self.spec, leaf, self.b[leaf.name], maps, skip=skip)
 
     def under(self, maps: Maps) -> Pair:
         """The pair with B moved by `maps`; what acts on other spaces can still be applied."""
-        touched = [x for x in self.spec.leaves.values() if any(axis.space in maps for _, axis in x.spaces())]
-        return replace(self, b={**self.b, **{leaf.name: self.moved(leaf, maps) for leaf in touched}})
+        return replace(self, b={name: self.moved(self.spec.leaves[name], maps) for name in self.b})
 
     def distance(self, maps: Maps, leaf: Leaf) -> float:
         """|A − π(B)|² of one leaf."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -80,7 +80,7 @@ def _pair_scaling(family: Family, moments: Moments, start: Map | None) -> Map:
 def _scaling(family: Family, moments: Moments, start: Map | None) -> Map:
     """The best scale of every unit by itself."""
     parts = [x.diagonal(dim1=-2, dim2=-1) for moment in _both(moments) for x in (moment.cross, moment.gram_b)]
-    scale, _ = _free(family)(*parts)
+    scale, _ = free_scale(family)(*parts)
     return _diagonal(family, scale)
 
 
@@ -92,14 +92,25 @@ def _signs(family: Family, moments: Moments, start: Map | None) -> Map:
 
 def _scaled_units(family: Family, moments: Moments, start: Map | None) -> Map:
     """Assign units by the distance that is left when each pair takes its best scale."""
-    v, c = _both(moments)
-    gram_v, gram_c = v.gram_b.diagonal(), c.gram_b.diagonal()
-    scale, distance = _free(family)(v.cross, gram_v.expand_as(v.cross), c.cross, gram_c.expand_as(c.cross))
-    index = assign(2 * moments.get(Rep.PERM).cross - distance)
-    return map_of(family).from_tensors({"index": index, "scale": matched(scale, index)})
+    cross = {rep: moments.get(rep).cross for rep in Rep}
+    gram = {rep: moments.get(rep).gram_b.diagonal() for rep in Rep}
+    index = assign(scaled_scores(family, cross, gram))
+    chosen = [x for rep in (Rep.VEC, Rep.COV) for x in (matched(cross[rep], index), gram[rep][index])]
+    scale, _ = free_scale(family)(*chosen)
+    return map_of(family).from_tensors({"index": index, "scale": scale})
 
 
-def _free(family: Family) -> Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+def scaled_scores(family: Family, cross: Mapping[Rep, Tensor], gram: Mapping[Rep, Tensor], rows: int = 1024) -> Tensor:
+    """2 P − min_r |a − r b|² of all pairs of units, some rows at a time; `gram` is |b|² of every unit of B."""
+    found = 2 * cross[Rep.PERM]
+    for first in range(0, len(found), rows):
+        some = slice(first, first + rows)
+        v, c = cross[Rep.VEC][some], cross[Rep.COV][some]
+        found[some] -= free_scale(family)(v, gram[Rep.VEC].expand_as(v), c, gram[Rep.COV].expand_as(c))[1]
+    return found
+
+
+def free_scale(family: Family) -> Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
     return signed_scale if family >= fam.SIGNS else positive_scale
 
 

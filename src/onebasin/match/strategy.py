@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from onebasin.ensemble.emphasis import BALANCED, balance, to_power
+from onebasin.ensemble.emphasis import BALANCED, to_power
 from onebasin.families import Family
+from onebasin.linalg.workers import Workers
 from onebasin.maps import Map
-from onebasin.match.circuits import circuits_of, inner_spaces
 from onebasin.match.heads import Metric, frobenius_squared
 from onebasin.match.pair import Maps, Pair
+from onebasin.match.sizes import Sizes
 from onebasin.match.stream import circuit_cross
 from onebasin.match.units import solve_units
 
-Emphasis = Callable[[Pair], Mapping[str, float]]
-SolveUnits = Callable[[Pair, Maps, str, Family, Mapping[str, float]], Map]
+Emphasis = Callable[[Sizes], dict[str, float]]
+SolveUnits = Callable[[Pair, Maps, str, Family, Mapping[str, float], Workers], Callable[[Pair, Maps], Map]]
 CircuitMoment = Callable[[Pair, Maps, str, Mapping[str, float]], Tensor]
 
 
-def balanced(pair: Pair) -> dict[str, float]:
-    """w = |A|^-1/2 |B|^-1/2 for every leaf."""
-    return balance(pair.a, pair.b)
+def balanced(sizes: Sizes, power: float = BALANCED) -> dict[str, float]:
+    """w = (|A| |B|)^power for every leaf; −1/2 if not given."""
+    return to_power(sizes.leaves, sizes.matrices, power)
 
 
-def balanced_circuits(pair: Pair, power: float = (BALANCED - 1) / 2) -> dict[str, float]:
+def balanced_circuits(sizes: Sizes, power: float = (BALANCED - 1) / 2) -> dict[str, float]:
     """w = (|A| |B|)^power for the circuits of every space inside heads.
 
     A circuit is a product of two leaves.  So that it grows with the weights as leaves do, its power is −3/4 where that
     of leaves is −1/2: then w |A||B| is a root of |A||B| for a leaf, a fourth root for a circuit.
     """
-    size = {}
-    for space in inner_spaces(pair.spec):
-        both = (circuits_of(pair, {}, space, of_b=of_b) for of_b in (False, True))
-        size[space] = math.prod(math.sqrt(float(circuits.square.sum())) for circuits in both)
-    return to_power(size, list(size), power)
+    return to_power(sizes.circuits, list(sizes.circuits), power)
 
 
-def equal(pair: Pair) -> dict[str, float]:
+def equal(sizes: Sizes) -> dict[str, float]:
     """w = 1/(|A| |B|) for every leaf: every block counts alike."""
-    return balance(pair.a, pair.b, -1.0)
+    return balanced(sizes, -1.0)
 
 
 @dataclass(frozen=True)
@@ -64,4 +60,4 @@ class Strategy:
 
     def by_factors(self) -> Strategy:
         """The same with queries, keys, values and outputs one by one."""
-        return replace(self, circuit_moment=None, circuit_emphasis=lambda pair: {})
+        return replace(self, circuit_moment=None, circuit_emphasis=lambda sizes: {})

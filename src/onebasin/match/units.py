@@ -5,7 +5,7 @@ Activation matching adds what the units say to what they read and write, each as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -13,12 +13,13 @@ from torch import Tensor
 from onebasin import families as fam
 from onebasin.families import Family, Rep
 from onebasin.linalg import assign, positive_scale
+from onebasin.linalg.workers import Workers
 from onebasin.maps import Map, map_of
 from onebasin.maps.indexed import Indexed
 from onebasin.maps.monomial import matched
-from onebasin.match.moments import Moment, Moments, cross_moment, weight_moments
+from onebasin.match.moments import Moment, Moments, paired_columns, weight_moments
 from onebasin.match.pair import Maps, Pair
-from onebasin.match.solve import solve
+from onebasin.match.solve import free_scale, scaled_scores, solve
 
 
 def correlation(moment: Moment) -> Tensor:
@@ -66,8 +67,47 @@ def with_scales(family: Family, index: Tensor, sign: Tensor, weights: Moments) -
     return kind(index, sign * scale)
 
 
-def solve_units(pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float]) -> Map:
-    """The map of hidden units that brings them closest, with B moved by all the other maps."""
-    if family <= fam.ORTHOGONAL:
-        return map_of(family).project(cross_moment(pair, maps, space, emphasis))
-    return solve(family, weight_moments(pair, maps, space, emphasis))
+def solve_units(
+    pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float], workers: Workers
+) -> Callable[[Pair, Maps], Map]:
+    """The map of hidden units that brings them closest, with B moved by all the other maps.
+
+    What is returned waits for it, and needs the page once more: for the scales of the pairs that were chosen.
+    """
+    if family not in (fam.PERMUTATION, fam.SCALED_PERMUTATION, fam.MONOMIAL):
+        solved = solve(family, weight_moments(pair, maps, space, emphasis))
+        return lambda pair, maps: solved
+    pending = workers.begin(unit_scores(pair, maps, space, family, emphasis))
+
+    def ready(pair: Pair, maps: Maps) -> Map:
+        index = pending(lambda: unit_scores(pair, maps, space, family, emphasis))
+        cross, gram = _sums(pair, maps, space, emphasis, lambda a, b: (a * b[index]).sum(1))
+        if family == fam.PERMUTATION:
+            return map_of(family).from_tensors({"index": index, "scale": torch.ones_like(gram[Rep.VEC])})
+        v, c = Rep.VEC, Rep.COV
+        scale, _ = free_scale(family)(cross[v], gram[v][index], cross[c], gram[c][index])
+        return map_of(family).from_tensors({"index": index, "scale": scale})
+
+    return ready
+
+
+def unit_scores(pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float]) -> Tensor:
+    """How well every unit of A goes with every one of B, (n, n): at the best scale of the two where scales are free."""
+    cross, gram = _sums(pair, maps, space, emphasis, lambda a, b: a @ b.mT)
+    if family == fam.PERMUTATION:
+        return sum(cross.values(), torch.zeros_like(cross[Rep.VEC]))
+    return scaled_scores(family, cross, gram)
+
+
+def _sums(
+    pair: Pair, maps: Maps, space: str, emphasis: Mapping[str, float], product: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[dict[Rep, Tensor], dict[Rep, Tensor]]:
+    """Σ w product(a, b) and Σ w |b|² of every unit, by representation; zero for one that does not occur."""
+    cross: dict[Rep, Tensor] = {}
+    gram: dict[Rep, Tensor] = {}
+    for rep, a, b, w in paired_columns(pair, maps, space, emphasis):
+        found, size = w * product(a, b), w * b.square().sum(1)
+        cross[rep] = cross[rep] + found if rep in cross else found
+        gram[rep] = gram[rep] + size if rep in gram else size
+    none, nothing = (torch.zeros_like(next(iter(x.values()))) for x in (cross, gram))
+    return {rep: cross.get(rep, none) for rep in Rep}, {rep: gram.get(rep, nothing) for rep in Rep}

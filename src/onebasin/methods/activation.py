@@ -34,15 +34,15 @@ class Activation(ActivationMatching, Method):
         from onebasin.checkpoint.stock import stock_model
         from onebasin.match.activations import match_activations
         from onebasin.match.many import match_ensemble
-        from onebasin.match.pair import Pair
+        from onebasin.match.pages import Pages
 
         assert data is not None
         probes = data.first(min(len(data), PROBES)).to(job.device)
 
         def match(a: Checkpoint, b: Checkpoint, start: Alignment | None) -> Matched:
             first, second = (stock_model(form, torch.float32).to(job.device) for form in (a, b))
-            pair = Pair.of(a, b, job.device)
+            pages = Pages.of(a, b, job.device)
             batches = (inputs for inputs, _ in probes.batches(job.batch_size))
-            return match_activations(pair, first, second, batches, self, tick=job.tick).to("cpu")
+            return match_activations(pages, first, second, batches, self, tick=job.tick).to("cpu")
 
         return match_ensemble(ensemble, match, job.gathering, job.tick)

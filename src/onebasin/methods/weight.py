@@ -30,12 +30,12 @@ class Weight(WeightMatching, Method):
     def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
         """Match every model with the first, or with the mean of all."""
         from onebasin.match.many import match_ensemble
-        from onebasin.match.pair import Pair
+        from onebasin.match.pages import Pages
         from onebasin.match.weights import match_weights
         from onebasin.papers.strategies import strategy_of
 
         def match(a: Checkpoint, b: Checkpoint, start: Alignment | None) -> Matched:
-            pair = Pair.of(a, b, job.device)
-            return match_weights(pair, self, strategy_of(self.paper), start=start, tick=job.tick).to("cpu")
+            pages = Pages.of(a, b, job.device)
+            return match_weights(pages, self, strategy_of(self.paper), start=start, tick=job.tick).to("cpu")
 
         return match_ensemble(ensemble, match, job.gathering, job.tick)

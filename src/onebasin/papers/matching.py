@@ -9,13 +9,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from onebasin.ensemble.emphasis import BALANCED, balance
+from onebasin.ensemble.emphasis import BALANCED
 from onebasin.families import Rep
 from onebasin.match.circuits import Circuits, circuits_of, cross, gram, inner_spaces, side
 from onebasin.match.heads import Metric, frobenius_squared
 from onebasin.match.options import group_of
 from onebasin.match.pair import Maps, Pair
-from onebasin.match.strategy import Emphasis, balanced_circuits
+from onebasin.match.sizes import Sizes
+from onebasin.match.strategy import Emphasis, balanced, balanced_circuits
 from onebasin.match.stream import cross_of, zero_moment
 from onebasin.spec import Leaf, ModelSpec
 
@@ -49,8 +50,8 @@ def p1_code_cross(pair: Pair, maps: Maps, space: str, emphasis: Mapping[str, flo
 def leaf_emphasis(kind: str) -> Emphasis:
     """w for every leaf: (|A| |B|)^power, or for "columns" 1/n as in the first paper's code."""
     if kind == "columns":
-        return lambda pair: _columns(pair.spec)
-    return lambda pair: balance(pair.a, pair.b, POWERS[kind])
+        return lambda sizes: _columns(sizes.spec)
+    return partial(balanced, power=POWERS[kind])
 
 
 def circuit_emphasis(kind: str) -> Emphasis:
@@ -60,9 +61,8 @@ def circuit_emphasis(kind: str) -> Emphasis:
     return partial(balanced_circuits, power=0.0 if kind == "raw" else (POWERS[kind] - 1) / 2)
 
 
-def _circuit_columns(pair: Pair) -> dict[str, float]:
-    of_a = {space: circuits_of(pair, {}, space, of_b=False) for space in inner_spaces(pair.spec)}
-    return {space: 1 / (circuits.square.numel() * circuits.features) for space, circuits in of_a.items()}
+def _circuit_columns(sizes: Sizes) -> dict[str, float]:
+    return {space: 1 / columns for space, columns in sizes.columns.items()}
 
 
 def _columns(spec: ModelSpec) -> dict[str, float]:

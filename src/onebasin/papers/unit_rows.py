@@ -6,7 +6,7 @@ as one).  Where they have a free sign, each pair takes the better one; a gate ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch import Tensor
 from onebasin import families as fam
 from onebasin.families import Family, Rep
 from onebasin.linalg import assign
+from onebasin.linalg.workers import Workers
 from onebasin.maps import Map
 from onebasin.maps.monomial import matched
 from onebasin.match.moments import Moment, Moments, paired_columns
@@ -24,8 +25,15 @@ from onebasin.match.units import reorders, with_scales
 Rows = Mapping[Rep, tuple[Tensor, Tensor]]  # what units of A and of B read and write, (n, features) each
 
 
-def solve_units_by_rows(pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float]) -> Map:
+def solve_units_by_rows(
+    pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float], workers: Workers
+) -> Callable[[Pair, Maps], Map]:
     """The map of hidden units that brings their rows closest, with B moved by all the other maps."""
+    found = _solve(pair, maps, space, family, emphasis)
+    return lambda pair, maps: found
+
+
+def _solve(pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float]) -> Map:
     columns = list(paired_columns(pair, maps, space, emphasis))
     moments = sum((Moments({rep: Moment.of(a, b, w)}) for rep, a, b, w in columns), Moments())
     if not reorders(family):

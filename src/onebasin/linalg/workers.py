@@ -1,0 +1,78 @@
+"""Assignments in other processes: scipy holds the interpreter's lock while it solves one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+from torch import Tensor
+
+from onebasin.linalg.assignment import assign, assign_by_candidates
+from onebasin.linalg.candidates import ENOUGH, FEW, Candidates
+
+HUGE = 4096  # rows of a problem that is worth another process
+
+Again = Callable[[], Tensor]
+Pending = Callable[[Again], Tensor]
+"""Waits for an assignment; where too few candidates were looked at, it asks for the scores again."""
+
+
+class Workers:
+    """Processes that solve assignments, started when the first one comes; as many as there are cores."""
+
+    def __init__(self) -> None:
+        self.count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._pool: ProcessPoolExecutor | None = None
+
+    def begin(self, scores: Tensor) -> Pending:
+        """Start `assign` of one square matrix; small problems are solved at once."""
+        if len(scores) < HUGE:
+            index = assign(scores)
+            return lambda again: index
+        candidates = Candidates.of(scores)
+        solving = self._submit(min_weight_full_bipartite_matching, candidates.matrix(), True)
+
+        def finish(again: Again) -> Tensor:
+            index = torch.from_numpy(solving.result()[1])
+            if candidates.gap(index) > ENOUGH:
+                index = assign_by_candidates(again(), 4 * FEW)
+            return index.to(scores.device, torch.long)
+
+        return finish
+
+    def _submit(self, function: Callable[..., Any], *given: Any) -> Future[Any]:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self.count, multiprocessing.get_context("spawn"))
+        with _without_main():
+            return self._pool.submit(function, *given)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def workers() -> Iterator[Workers]:
+    """Processes that go when the work is done."""
+    found = Workers()
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """New processes need nothing of the user's script, which without a guard would run again in each of them."""
+    main = sys.modules["__main__"]
+    file = patch.object(main, "__file__", None) if hasattr(main, "__file__") else nullcontext()
+    with patch.object(main, "__spec__", None), file:
+        yield
