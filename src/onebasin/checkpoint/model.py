@@ -88,6 +88,10 @@ class Checkpoint:
         """Compute every leaf once and keep it."""
         return self.derive({name: constant(self[name]) for name in self})
 
+    def kept_if_small(self) -> Checkpoint:
+        """`in_memory` where that is less than two gigabytes; larger models are computed whenever they are asked for."""
+        return self.in_memory() if 8 * sum(map(prod, self.spec.keys.values())) < 2**31 else self
+
     def tensor(self, key: str) -> Tensor:
         """The stored tensor `key`, put together from its leaves in float64."""
         import torch

@@ -19,13 +19,19 @@ def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> n
     In float64 the whole forward pass is float64: attention through sdpa, and RMSNorm without its cast to float32,
     which would leave 1e-6 on an exact symmetry.
     """
+    model = build(checkpoint, dtype)
+    load_weights(model, checkpoint)
+    return model
+
+
+def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
+    """The model with the weights that transformers gives it."""
     import transformers
 
     spec = checkpoint.spec
     config = transformers_config(checkpoint.config)
     config.dtype = dtype  # in 4.x the only place that every part of the model looks at
     model = getattr(transformers, spec.architecture)._from_config(config, attn_implementation="sdpa")
-    load_weights(model, checkpoint)
     if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
         model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row
     if dtype == torch.float64:
@@ -83,9 +89,11 @@ def probe_inputs(spec: ModelSpec, *, batch: int = 4, length: int = 16, seed: int
 
 
 @torch.no_grad()
-def outputs(model: nn.Module, spec: ModelSpec, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The outputs that the spec names, in float64."""
+def outputs(
+    model: nn.Module, spec: ModelSpec, inputs: Mapping[str, Tensor], device: torch.device | str = "cpu"
+) -> dict[str, Tensor]:
+    """The outputs that the spec names, in float64, of a model on `device`."""
     dtype = next(model.parameters()).dtype
-    cast = {name: x.to(dtype) if x.is_floating_point() else x for name, x in inputs.items()}
-    result = model(**cast)
-    return {name: result[name].to(torch.float64) for name in spec.outputs}
+    placed = {name: x.to(device) for name, x in inputs.items()}
+    result = model(**{name: x.to(dtype) if x.is_floating_point() else x for name, x in placed.items()})
+    return {name: result[name].to("cpu", torch.float64) for name in spec.outputs}

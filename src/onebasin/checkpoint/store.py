@@ -21,7 +21,8 @@ from onebasin.checkpoint.folder import quantised_error, read_json_object, weight
 from onebasin.errors import BadCheckpoint
 
 if TYPE_CHECKING:
-    from torch import Tensor, device
+    import torch
+    from torch import Tensor
 
 Progress = Callable[[int, int], None]
 """Called after each tensor with the bytes done and the bytes in all."""
@@ -46,7 +47,7 @@ class Header(NamedTuple):
 class Shelf:
     """Where tensors rest between two reads, in their stored type: `room` bytes on `device`, first come, first kept."""
 
-    device: device | str = "cpu"
+    device: torch.device | str = "cpu"
     room: float = 0
     kept: dict[str, Tensor] = field(default_factory=dict)
 
@@ -94,12 +95,12 @@ class Store:
         return self.shelves[-1].take(name, lambda: self._load(name))
 
     @property
-    def device(self) -> device | str:
+    def device(self) -> torch.device | str:
         """Where tensors are read to."""
         return self.shelves[-1].device
 
     @contextmanager
-    def resting(self, device: device | str, room: float = 0) -> Iterator[None]:
+    def resting(self, device: torch.device | str, room: float = 0) -> Iterator[None]:
         """Meanwhile tensors are read to `device`, and up to `room` bytes of them stay there."""
         self.shelves.append(Shelf(device, room))
         try:

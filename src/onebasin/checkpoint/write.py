@@ -108,9 +108,9 @@ def _rounded(planned: Planned) -> Tensor:
             found=f"{made.dtype} {tuple(made.shape)}",
             next_step="please report this: the plan of the output is wrong",
         )
-    stored = torch.empty(planned.shape, dtype=dtype).copy_(made)
+    stored = made.to(dtype)
     if is_finite(stored):
-        return stored
+        return torch.empty(planned.shape, dtype=dtype).copy_(stored)
     if is_finite(made):
         raise BadOutput(
             f"a tensor does not fit into {planned.dtype}",

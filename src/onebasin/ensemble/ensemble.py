@@ -7,11 +7,13 @@ canonical form, and how the smaller ones are widened.  Two models are M = 2.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
+import torch
 from torch import Tensor
 
 from onebasin.canonical.form import canonicalize
@@ -100,6 +102,18 @@ class Ensemble:
             except NotExpressible as refusal:
                 reason = refusal.what
         return tuple(forms), reason
+
+    @contextmanager
+    def resting(self, device: torch.device | str, room: float = 0) -> Iterator[None]:
+        """Meanwhile the tensors of all models are on `device`, and up to `room` bytes of what was read stay there.
+
+        Models that are widened are made on the CPU.
+        """
+        widened = any(form.spec is not table for form, table in zip(self.forms, self.tables, strict=True))
+        with ExitStack() as stack:
+            for model in self.models:
+                stack.enter_context(model.store.resting("cpu" if widened else device, room / len(self)))
+            yield
 
     def form_of(self, model: Checkpoint) -> Checkpoint:
         """Another model like these in canonical form and of their size, such as a later checkpoint of one of them."""

@@ -30,7 +30,7 @@ class Moment:
         """From vectors as columns, (f?, n, samples)."""
         return cls(weight * a @ b.mT, weight * a @ a.mT, weight * b @ b.mT)
 
-    def to(self, device: torch.device) -> Moment:
+    def to(self, device: torch.device | str) -> Moment:
         return Moment(self.cross.to(device), self.gram_a.to(device), self.gram_b.to(device))
 
     def __add__(self, other: Moment) -> Moment:

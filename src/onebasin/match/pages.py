@@ -31,14 +31,13 @@ class Pages:
     device: torch.device | str = "cpu"
 
     @classmethod
-    def of(cls, a: Checkpoint, b: Checkpoint, device: torch.device | str = "cpu", room: float = torch.inf) -> Pages:
-        """The pages of two canonical forms of one table.  What is read stays on the device if all of it has room."""
+    def of(cls, a: Checkpoint, b: Checkpoint, device: torch.device | str = "cpu", *, keep: bool = True) -> Pages:
+        """The pages of two canonical forms of one table; `keep` holds on to what was read."""
 
         def read(names: tuple[str, ...]) -> Pair:
             return Pair(a.spec, *({x: form[x].to(device) for x in names} for form in (a, b)))
 
-        kept = 16 * sum(prod(leaf.shape) for leaf in a.spec.leaves.values()) <= room
-        return cls(a.spec, page_names(a.spec), cache(read) if kept else read, device)
+        return cls(a.spec, page_names(a.spec), cache(read) if keep else read, device)
 
     @classmethod
     def whole(cls, pair: Pair) -> Pages:

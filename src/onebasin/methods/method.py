@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from onebasin.match.options import Gathering
+from onebasin.match.room import Memory
 from onebasin.options import Options
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Job:
     """What a run has besides its models and its data.
 
     `state` is where learning keeps what it has reached; `gathering` is how more than two models come together;
-    `batch_size` is how many inputs are run at a time to look at activations.
+    `batch_size` is how many inputs are run at a time to look at activations; `memory` is the most to take.
     """
 
     device: torch.device
@@ -47,6 +48,7 @@ class Job:
     gathering: Gathering = field(default_factory=Gathering)
     batch_size: int = BATCH
     tick: Tick = silent
+    memory: Memory = field(default_factory=Memory)
 
 
 class Method(Options):

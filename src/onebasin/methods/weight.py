@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from onebasin.match.options import WeightMatching
@@ -34,8 +35,12 @@ class Weight(WeightMatching, Method):
         from onebasin.match.weights import match_weights
         from onebasin.papers.strategies import strategy_of
 
+        room = job.memory.room(job.device, ensemble.spec)
+        keep = 16 * sum(map(prod, ensemble.spec.keys.values())) <= room  # both models in float64
+
         def match(a: Checkpoint, b: Checkpoint, start: Alignment | None) -> Matched:
-            pages = Pages.of(a, b, job.device)
+            pages = Pages.of(a, b, job.device, keep=keep)
             return match_weights(pages, self, strategy_of(self.paper), start=start, tick=job.tick).to("cpu")
 
-        return match_ensemble(ensemble, match, job.gathering, job.tick)
+        with ensemble.resting(job.device, 0 if keep else room):
+            return match_ensemble(ensemble, match, job.gathering, job.tick)

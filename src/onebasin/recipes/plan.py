@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,11 @@ class Plan:
         assert self.recipe.method is not None
         return self.recipe, self.recipe.method
 
+    def resting(self) -> AbstractContextManager[None]:
+        """Meanwhile weights are read to the device, and rest there as far as there is room."""
+        assert self.ensemble is not None
+        return self.ensemble.resting(self.device, self.alignment[0].memory.room(self.device, self.ensemble.spec))
+
     def as_dict(self) -> dict[str, Any]:
         """What `--dry-run` prints, as plain data."""
         recipe = self.recipe
@@ -80,7 +86,8 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
     task = recipe.task
     data = load_task(task.data, *models, samples=task.samples, length=task.length) if task else None
     for model in models:
-        model.check_values(lambda done, total: tick("checking that every number is finite", done, total))
+        with model.store.resting(device):
+            model.check_values(lambda done, total: tick("checking that every number is finite", done, total))
     if isinstance(recipe, Barrier):
         path_between(recipe.path, *models)
         return Plan(recipe, models, data, device)

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from onebasin.errors import BadRecipe
 from onebasin.match.options import Gathering
+from onebasin.match.room import Memory
 from onebasin.methods.method import BATCH, Method
 from onebasin.options import Count, Options, Share, Size, Within
 
@@ -67,6 +68,7 @@ class Aligning(Options):
     universe: Gathering | None = None
     task: Task | None = None
     device: Device = "auto"
+    memory: Memory = field(default_factory=Memory)
 
     def __post_init__(self) -> None:
         super().__post_init__()

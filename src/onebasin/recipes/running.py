@@ -54,8 +54,11 @@ def run(
         plan = prepare(recipe, tick)
         if plan.because is not None:
             say(plan.because)
-        aligned = certify(plan, align(plan, state, tick), notes, tick)
-        write(plan, aligned, tick)
+        recipe.memory.keep(plan.device)
+        aligned = align(plan, state, tick)
+        with plan.resting():
+            aligned = certify(plan, aligned, notes, tick)
+            write(plan, aligned, tick)
         shutil.rmtree(state, ignore_errors=True)
         return dict(aligned.certificate)
 
@@ -65,7 +68,8 @@ def align(plan: Plan, state: Path, tick: Tick = silent) -> Aligned:
     recipe, method = plan.alignment
     assert plan.ensemble is not None
     size = recipe.task.batch_size if recipe.task else BATCH
-    return method.run(plan.ensemble, plan.data, Job(plan.device, state, recipe.universe or Gathering(), size, tick))
+    gathering = recipe.universe or Gathering()
+    return method.run(plan.ensemble, plan.data, Job(plan.device, state, gathering, size, tick, recipe.memory))
 
 
 def certify(plan: Plan, aligned: Aligned, notes: Iterable[str] = (), tick: Tick = silent) -> Aligned:

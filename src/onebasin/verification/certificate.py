@@ -41,7 +41,7 @@ def certificate(aligned: Aligned, which: int = 1) -> dict[str, Any]:
 
 def exactness(aligned: Aligned, which: int) -> dict[str, Any]:
     """Output drift by dtype of what is written of model `which` against the original."""
-    original, written = aligned.ensemble.models[which], aligned.models[which].in_memory()
+    original, written = aligned.ensemble.models[which], aligned.models[which].kept_if_small()
     drift, rounding = drifts(original, written, aligned.alignments[which], table=aligned.ensemble.tables[which])
     return {"output_drift": drift, "rounding_alone": rounding}
 
@@ -49,14 +49,14 @@ def exactness(aligned: Aligned, which: int) -> dict[str, Any]:
 def orthogonality_error(alignment: Alignment) -> float:
     """max |QᵀQ − I| over the maps that should be orthogonal."""
     rotations = [g.dense() for g in alignment.maps.values() if g.family <= ORTHOGONAL]
-    errors = [q.mT @ q - torch.eye(q.shape[-1], dtype=q.dtype) for q in rotations]
+    errors = [q.mT @ q - torch.eye(q.shape[-1]).to(q) for q in rotations]
     return max((float(error.abs().max()) for error in errors), default=0.0)
 
 
 def moved_units(alignment: Alignment) -> dict[str, str]:
     """For spaces that only reorder: how many units changed places."""
     orders = {name: g.tensors()["index"] for name, g in alignment.maps.items() if g.family == PERMUTATION}
-    moved = {name: int((index != torch.arange(index.shape[-1])).sum()) for name, index in orders.items()}
+    moved = {name: int((index.cpu() != torch.arange(index.shape[-1])).sum()) for name, index in orders.items()}
     return {name: f"{moved[name]} of {index.numel()}" for name, index in orders.items()}
 
 

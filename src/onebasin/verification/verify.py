@@ -16,6 +16,7 @@ from onebasin.alignment import Alignment, transport
 from onebasin.canonical.form import canonicalize
 from onebasin.checkpoint import DTYPES, Checkpoint
 from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model
+from onebasin.checkpoint.streamed import streamed_model
 from onebasin.spec import ModelSpec
 from onebasin.widening.pair import one_size
 from onebasin.widening.widen import embedded_outputs
@@ -69,8 +70,11 @@ def drifts(
     """
     spec, inputs = moved.spec, probe_inputs(moved.spec, seed=seed)
 
+    def outputs_of(model: Checkpoint, dtype: torch.dtype) -> dict[str, Tensor]:
+        return outputs(streamed_model(model, dtype), spec, inputs, model.store.device)
+
     def run(dtype: torch.dtype) -> dict[str, Tensor]:
-        found = outputs(stock_model(original, dtype), spec, inputs)
+        found = outputs_of(original, dtype)
         if one_size(original.spec, spec):
             return found
         return embedded_outputs(table or canonicalize(original).checkpoint.spec, spec, found)
@@ -80,7 +84,7 @@ def drifts(
     drift, rounding = {}, {}
     for kind in sorted({"float64", "float32", *stored}, key=["float64", "float32", "bfloat16", "float16"].index):
         dtype = getattr(torch, kind)
-        drift[kind] = output_drift(outputs(stock_model(moved, dtype), spec, inputs), reference, spec, alignment)
+        drift[kind] = output_drift(outputs_of(moved, dtype), reference, spec, alignment)
         rounding[kind] = output_drift(run(dtype), reference, spec, alignment.only())
     return drift, rounding
 

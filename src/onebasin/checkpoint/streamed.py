@@ -1,0 +1,62 @@
+"""Run a checkpoint that is too large to be a model in memory: a module has its weights while it runs, and no longer.
+
+The module tree is transformers' own, built without weights.  What is in memory is one module's parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import nn
+
+from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.stock import build, source_key
+
+
+def streamed_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> nn.Module:
+    """As `stock_model`, on the device where the checkpoint's tensors rest."""
+    with _without_weights():
+        model = build(checkpoint, dtype)
+    place = torch.device(checkpoint.store.device)
+    for name, buffer in model.named_buffers():
+        owner, _, own = name.rpartition(".")
+        model.get_submodule(owner)._buffers[own] = buffer.to(place)
+    for name, module in model.named_modules():
+        if module._parameters:
+            module.register_forward_pre_hook(partial(_fetch, checkpoint=checkpoint, name=name, dtype=dtype))
+            module.register_forward_hook(_drop)
+    return model
+
+
+def _fetch(module: nn.Module, given: Any, *, checkpoint: Checkpoint, name: str, dtype: torch.dtype) -> None:
+    for own, parameter in module._parameters.items():
+        if parameter is not None:
+            key = source_key(checkpoint.spec, f"{name}.{own}".lstrip("."))
+            module._parameters[own] = _frozen(checkpoint.tensor(key).to(dtype))
+
+
+def _drop(module: nn.Module, given: Any, result: Any) -> None:
+    for own, parameter in module._parameters.items():
+        if parameter is not None:
+            module._parameters[own] = _frozen(parameter.to("meta"))
+
+
+def _frozen(tensor: torch.Tensor) -> nn.Parameter:
+    return nn.Parameter(tensor, requires_grad=False)
+
+
+@contextmanager
+def _without_weights() -> Iterator[None]:
+    """Parameters that are registered meanwhile have a shape and a type, but no numbers; buffers are as ever."""
+    register = nn.Module.register_parameter
+
+    def registered(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        register(module, name, None if parameter is None else _frozen(parameter.to("meta")))
+
+    with patch.object(nn.Module, "register_parameter", registered):
+        yield

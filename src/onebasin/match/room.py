@@ -1,0 +1,78 @@
+"""How much memory matching may take, and what of it is left for weights to rest in between two passes."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onebasin.errors import BadRecipe
+from onebasin.match.options import group_of
+from onebasin.options import Options
+from onebasin.spec import ModelSpec
+
+if TYPE_CHECKING:
+    import torch
+
+FLOAT64 = 8  # bytes
+UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+PARTS = 6  # copies of the largest page, and of the scores of its units, that a pass holds at most
+
+
+@dataclass(frozen=True)
+class Memory(Options):
+    """The most memory to take, like 16GB; a part of what is free where nothing is given."""
+
+    gpu: str | None = None
+    host: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("gpu", "host"):
+            self._given(key)
+
+    def _given(self, key: str) -> float | None:
+        text = getattr(self, key)
+        if text is None:
+            return None
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?B?)", text.strip().upper())
+        if found is None or found[2] not in UNITS or not float(found[1]):
+            raise BadRecipe(f"memory.{key} is no size", expected="a size like 16GB", found=text, next_step="write 16GB")
+        return float(found[1]) * UNITS[found[2]]
+
+    def room(self, device: torch.device, spec: ModelSpec) -> float:
+        """Bytes for weights to rest in: what is given, or most of what is free, less what the work itself takes."""
+        given = self._given("gpu" if device.type == "cuda" else "host")
+        return max((given or 0.6 * free(device)) - work(spec), 0.0)
+
+    def keep(self, device: torch.device) -> None:
+        """Let torch refuse what exceeds the memory given for the GPU."""
+        import torch
+
+        given = self._given("gpu")
+        if given is not None and device.type == "cuda":
+            total = torch.cuda.get_device_properties(device).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(given / total, 1.0), device)
+
+
+def free(device: torch.device) -> float:
+    """Bytes that are free on the GPU, or in this machine, where the system says so."""
+    import torch
+
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"))
+    except (AttributeError, ValueError):
+        return math.inf
+
+
+def work(spec: ModelSpec) -> float:
+    """Bytes that one pass takes beside the weights that rest: some copies of the largest page and its scores."""
+    from onebasin.match.pages import page_names
+
+    page = max(sum(math.prod(spec.leaves[name].shape) for name in names) for names in page_names(spec))
+    units = max((space.size for name, space in spec.spaces.items() if group_of(spec, name) == "units"), default=0)
+    return PARTS * FLOAT64 * (page + units**2)
