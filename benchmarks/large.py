@@ -1,0 +1,175 @@
+"""Weight matching at size: time and memory of `onebasin align --method weight`, on random and on planted pairs.
+
+    python benchmarks/run.py large                              all of SIZES that fit this machine
+    ONEBASIN_SIZES=0.13B,1.4B python benchmarks/run.py large    only these
+
+Models are random, of the shapes of real ones, stored in bfloat16.  A planted B is A moved by a random symmetry in every
+space (inside heads of condition at most 4): what comes back is compared with what the known inverse gives on the same
+files.  Every alignment is the command itself in a process of its own, five sweeps, with reading, certificate and
+writing; seconds begin after the imports.  Host memory is that of the process less mapped files.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+NEEDS: tuple[Path, ...] = ()
+TINY = bool(os.environ.get("ONEBASIN_TINY"))
+LLAMA = {"model_type": "llama", "vocab_size": 32000, "max_position_embeddings": 2048, "tie_word_embeddings": False}
+NEOX = {"model_type": "gpt_neox", "vocab_size": 50304, "max_position_embeddings": 2048, "tie_word_embeddings": False}
+SIZES: dict[str, dict[str, Any]] = {
+    "0.13B": {**LLAMA, "hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 2048,
+              "num_attention_heads": 12, "num_key_value_heads": 12},
+    "1.4B": {**NEOX, "hidden_size": 2048, "num_hidden_layers": 24, "intermediate_size": 8192,
+             "num_attention_heads": 16},
+    "7B": {**LLAMA, "hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336,
+           "num_attention_heads": 32, "num_key_value_heads": 8},
+}  # fmt: skip
+SMALL = {"vocab_size": 97, "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 160,
+         "num_attention_heads": 4}  # fmt: skip
+OPTIONS = ["--method", "weight", "--set", "weight.sweeps=5", "--set", "weight.tol=0"]
+
+CHILD = """
+import json, resource, sys, threading, time
+import torch, transformers, scipy.optimize
+from onebasin.cli import main
+peak, done = [0], threading.Event()
+def watch():
+    while not done.wait(0.05):
+        text = open("/proc/self/status").read()
+        peak[0] = max(peak[0], int(text.split("RssAnon:")[1].split()[0]) * 1024)
+threading.Thread(target=watch, daemon=True).start()
+gpu = torch.cuda.is_available()
+if gpu:
+    torch.zeros(1, device="cuda")
+began = time.perf_counter()
+code = 0
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    code = end.code
+seconds = time.perf_counter() - began
+done.set()
+print(json.dumps({"exit": code, "seconds": round(seconds, 1), "host GB": round(peak[0] / 1e9, 2),
+                  "GPU GB": round(torch.cuda.max_memory_reserved() / 1e9, 2) if gpu else None}))
+"""
+
+
+def measure() -> dict[str, Any]:
+    """One size after the other; what is done is printed at once, for a run that is cut short."""
+    wanted = os.environ.get("ONEBASIN_SIZES", ",".join(SIZES)).split(",")
+    found: dict[str, Any] = {"device": device(), "sweeps": 5}
+    for name in wanted:
+        found[name] = measure_size(name)
+        print(json.dumps({name: found[name]}), file=sys.stderr, flush=True)
+    return found
+
+
+def device() -> str:
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+
+
+def measure_size(name: str) -> dict[str, Any]:
+    """A random pair, then a planted one."""
+    config = {**SIZES[name], **({**SMALL} if TINY else {})}
+    if TINY and "num_key_value_heads" in config:
+        config["num_key_value_heads"] = 2
+    with tempfile.TemporaryDirectory(prefix="onebasin-large-") as folder:
+        a, b, out = (Path(folder, x) for x in ("a", "b", "out"))
+        parameters = write_random(a, config, seed=0)
+        write_random(b, config, seed=1)
+        found: dict[str, Any] = {"parameters": parameters, "random": align(a, b, out)}
+        for memory in os.environ.get("ONEBASIN_MEMORY", "").split():
+            shutil.rmtree(out, ignore_errors=True)
+            found[f"random, {memory}"] = align(a, b, out, "--set", f"memory.gpu={memory}")
+        shutil.rmtree(b)
+        shutil.rmtree(out, ignore_errors=True)
+        found["planted"] = planted(a, b, out)
+        return found
+
+
+def write_random(folder: Path, config: dict[str, Any], seed: int) -> int:
+    """A stock checkpoint with random weights, random gains and biases included; the number of parameters."""
+    import torch
+    from safetensors.torch import save_file
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+    given = CONFIG_MAPPING[config["model_type"]](**{k: x for k, x in config.items() if k != "model_type"})
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(given)
+    place = "cuda" if torch.cuda.is_available() else "cpu"
+    dice = torch.Generator(place).manual_seed(seed)
+
+    def draw(name: str, shape: torch.Size) -> torch.Tensor:
+        drawn = 0.02 * torch.randn(shape, generator=dice, device=place)
+        gain = "norm" in name and name.endswith("weight")
+        return (1 + 5 * drawn if gain else drawn).to(torch.bfloat16).cpu()
+
+    shapes = {name: x.shape for name, x in model.named_parameters()}
+    folder.mkdir()
+    save_file(
+        {name: draw(name, shape) for name, shape in shapes.items()}, folder / "model.safetensors", {"format": "pt"}
+    )
+    given.architectures, given.dtype = [type(model).__name__], torch.bfloat16
+    given.save_pretrained(folder)
+    return sum(shape.numel() for shape in shapes.values())
+
+
+def align(a: Path, b: Path, out: Path, *more: str) -> dict[str, Any]:
+    """The command in a process of its own: seconds, memory, and what its certificate says."""
+    command = [sys.executable, "-c", CHILD, "align", str(a), str(b), "-o", str(out), *OPTIONS, "--quiet", *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"failed": done.stderr[-2000:]}
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    if not (out / "certificate.json").exists():
+        return {**found, "failed": (done.stdout + done.stderr)[-2000:]}
+    report = json.loads((out / "certificate.json").read_text())
+    kept = ("distance_before", "distance_after", "output_drift", "rounding_alone", "orthogonality_error")
+    return {**found, **{key: report[key] for key in kept if key in report}}
+
+
+def planted(a: Path, b: Path, out: Path) -> dict[str, Any]:
+    """B is the canonical form of A under a random symmetry: what comes back, and what the known inverse gives."""
+    import torch
+
+    from onebasin import Alignment, Checkpoint, transport
+    from onebasin.canonical.form import canonicalize
+
+    place = "cuda" if torch.cuda.is_available() else "cpu"
+    original = Checkpoint.open(a)
+    form = canonicalize(original).checkpoint
+    known = Alignment.random(form.spec, 3, condition=4.0)
+    with original.store.resting(place):
+        transport(form, known).save(b)
+    found: dict[str, Any] = {"aligned": align(a, b, out)}
+    began = time.perf_counter()
+    back = Checkpoint.open(b)
+    with original.store.resting(place), back.store.resting(place):
+        inverse = transport(canonicalize(back).checkpoint, known.inverse())
+        ours = transport(canonicalize(back).checkpoint, Alignment.load(out))
+        found["known inverse"] = compare(form, inverse)
+        found["found"] = compare(form, ours)
+    found["seconds to compare"] = round(time.perf_counter() - began, 1)
+    return found
+
+
+def compare(form: Any, other: Any) -> dict[str, float]:
+    """Relative distance of all weights, and relative root mean square of the logits, run in float64."""
+    from onebasin.checkpoint.stock import outputs, probe_inputs
+    from onebasin.checkpoint.streamed import streamed_model
+
+    apart = sum(float((form[x] - other[x]).square().sum()) for x in form)
+    size = sum(float(form[x].square().sum()) for x in form)
+    inputs = probe_inputs(form.spec)
+    logits = [outputs(streamed_model(x), form.spec, inputs, x.store.device)["logits"] for x in (form, other)]
+    error = float((logits[1] - logits[0]).square().mean().sqrt() / logits[0].square().mean().sqrt())
+    return {"distance": (apart / size) ** 0.5, "logits": error}
