@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from onebasin.linalg.candidates import ENOUGH, FEW, Candidates, solve_sparse
+from onebasin.linalg.candidates import ENOUGH, Candidates, solve_sparse
 
 LARGE = 1024  # smaller problems are solved as they are
 
@@ -36,14 +36,13 @@ def assign(scores: Tensor) -> Tensor:
     return torch.stack(columns).reshape(*batch, m).to(scores.device, torch.long)
 
 
-def assign_by_candidates(scores: Tensor, few: int = FEW) -> Tensor:
-    """One square problem: more candidates until its assignment is certified, at last all of them."""
-    while few <= len(scores) // 4:
-        candidates = Candidates.of(scores, few)
+def assign_by_candidates(scores: Tensor, times: tuple[int, ...] = (1, 4)) -> Tensor:
+    """One square problem: more candidates until its assignment is certified, at last all entries."""
+    for many in times:
+        candidates = Candidates.of(scores, many)
         index = torch.from_numpy(solve_sparse(candidates.matrix()))
         if candidates.gap(index) <= ENOUGH:
             return index
-        few *= 4
     return _dense(scores)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from numpy import ndarray
 
-FEW = 128  # candidates of every row and of every column
+MANY, FEW = 128, 64  # candidates of every row and of every column, the second where there are more than 4096 of them
 ENOUGH = 1e-6  # how far from the best an assignment may be, as a part of the size of its scores
 ROUNDS = 300  # of improving the duals, at most
 
@@ -43,9 +43,10 @@ class Candidates:
     floor_columns: Tensor
 
     @classmethod
-    def of(cls, scores: Tensor, few: int = FEW) -> Candidates:
-        """Those of a square matrix; on its device."""
+    def of(cls, scores: Tensor, times: int = 1) -> Candidates:
+        """Those of a square matrix, or some `times` as many; on its device."""
         n = len(scores)
+        few = min(times * (FEW if n > 4096 else MANY), n)
         here = torch.arange(n, device=scores.device)
         by_row, by_column = scores.topk(few, 1), scores.topk(few, 0)
         places = [here[:, None] * n + by_row.indices, by_column.indices * n + here, here * n + here]

@@ -16,9 +16,9 @@ from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from torch import Tensor
 
 from onebasin.linalg.assignment import assign, assign_by_candidates
-from onebasin.linalg.candidates import ENOUGH, FEW, Candidates
+from onebasin.linalg.candidates import ENOUGH, Candidates
 
-HUGE = 4096  # rows of a problem that is worth another process
+HUGE = 2048  # rows of a problem that is worth another process
 
 Again = Callable[[], Tensor]
 Pending = Callable[[Again], Tensor]
@@ -43,7 +43,7 @@ class Workers:
         def finish(again: Again) -> Tensor:
             index = torch.from_numpy(solving.result()[1])
             if candidates.gap(index) > ENOUGH:
-                index = assign_by_candidates(again(), 4 * FEW)
+                index = assign_by_candidates(again(), (4, 16))
             return index.to(scores.device, torch.long)
 
         return finish

@@ -14,7 +14,7 @@ from onebasin import __version__
 from onebasin.alignment import Alignment
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.words import describe_gauge
-from onebasin.families import ORTHOGONAL, PERMUTATION
+from onebasin.families import PERMUTATION
 from onebasin.maps import Isometry
 from onebasin.verification.verify import drifts
 
@@ -23,7 +23,8 @@ BINS = 18  # of ten degrees
 
 def certificate(aligned: Aligned, which: int = 1) -> dict[str, Any]:
     """Output drift of an aligned model against the original by dtype, and what its maps are and did."""
-    alignment, (before, after) = aligned.alignments[which], aligned.distances(which)
+    device = aligned.ensemble.models[which].store.device
+    alignment, (before, after) = aligned.alignments[which].to(device), aligned.distances(which)
     return {
         **exactness(aligned, which),
         "gauge": describe_gauge(aligned.reason),
@@ -47,9 +48,9 @@ def exactness(aligned: Aligned, which: int) -> dict[str, Any]:
 
 
 def orthogonality_error(alignment: Alignment) -> float:
-    """max |QᵀQ − I| over the maps that should be orthogonal."""
-    rotations = [g.dense() for g in alignment.maps.values() if g.family <= ORTHOGONAL]
-    errors = [q.mT @ q - torch.eye(q.shape[-1]).to(q) for q in rotations]
+    """max |QᵀQ − I| over the maps that are stored as rotations."""
+    rotations = (g.dense() for g in alignment.maps.values() if isinstance(g, Isometry))
+    errors = (q.mT @ q - torch.eye(q.shape[-1]).to(q) for q in rotations)
     return max((float(error.abs().max()) for error in errors), default=0.0)
 
 
