@@ -120,6 +120,14 @@ def test_models_without_a_table_are_compared_as_stored(cli, a, tmp_path):
     assert cli("inspect", *folders)[0] == 2
 
 
+def test_deep_models_with_a_tied_head_are_matched_in_part(cli, tmp_path):
+    shape = {**SHAPE, "num_hidden_layers": 6, "tie_word_embeddings": True}
+    a, b = (llama(tmp_path / str(i), weights=i, **shape) for i in range(2))
+    code, weights, _ = looked(cli, a, b)
+    assert (code, weights["note"]) == (0, "quick match of 4 of 6 layers")
+    assert [layer["matched"] is None for layer in weights["layers"]] == [False, True, False, False, True, False]
+
+
 def test_another_width_has_no_entries_in_common(cli, a, tmp_path):
     narrow = {"hidden_size": 24, "num_attention_heads": 6, "intermediate_size": 7}
     code, weights, lines = looked(cli, a, llama(tmp_path / "b", **{**SHAPE, **narrow}))

@@ -39,7 +39,9 @@ def excerpt(model: Checkpoint, layers: Sequence[int], tokens: int, without: Coll
     spec, _ = declare(config).bind(names)
     leaves = {x.name: _reader(model, names[x.key] + x.name[len(x.key) :], x) for x in spec.leaves.values()}
     stored = {key: model.stored[old] for key, old in names.items()}
-    return Checkpoint(spec, model.config, leaves, stored, model.store)
+    guessed = {"id2label", "label2id"} - set(model.config)  # names of classes that transformers makes up
+    settings = {key: value for key, value in config.to_dict().items() if key not in guessed}
+    return Checkpoint(spec, settings, leaves, stored, model.store)
 
 
 def _names(model: Checkpoint, layers: Sequence[int]) -> dict[str, str]:
