@@ -85,7 +85,7 @@ def likeness(a: Model, b: Model) -> Likeness:
     stacks = _stacks(a), _stacks(b)
     layers: list[LayerLikeness] = []
     equal = True
-    for stack in stacks[0].keys() & stacks[1].keys():
+    for stack in filter(stacks[1].__contains__, stacks[0]):
         one, two = stacks[0][stack], stacks[1][stack]
         if not _alike(a, b, one[min(one)], two[min(two)]):
             continue
