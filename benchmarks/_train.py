@@ -70,14 +70,19 @@ def train(folder: Path, name: str, kind: str, width: int, seed: int, device: str
     return loss
 
 
-def fit(model: Any, batches: Iterator[tuple[dict[str, Any], Any]], steps: int, optimizer: Any) -> float:
-    """Warm up, then a half cosine down to nothing; bfloat16 on a GPU.  Returns the last training loss."""
+def fit(
+    model: Any, batches: Iterator[tuple[dict[str, Any], Any]], steps: int, optimizer: Any, span: range | None = None
+) -> float:
+    """Warm up, then a half cosine down to nothing; bfloat16 on a GPU.  Returns the last training loss.
+
+    `span` are those of the steps that are taken; all unless said.
+    """
     import torch
     from torch.nn.functional import cross_entropy
 
     model.train()
-    highest, loss = optimizer.param_groups[0]["lr"], torch.zeros(())
-    for step in range(steps):
+    highest, loss = optimizer.defaults["lr"], torch.zeros(())
+    for step in range(steps) if span is None else span:
         rate = min(1.0, (step + 1) / (WARM_UP * steps)) * (1 + math.cos(math.pi * step / steps)) / 2
         optimizer.param_groups[0]["lr"] = highest * rate
         inputs, labels = next(batches)

@@ -22,6 +22,7 @@ from onebasin.landscape import Surface
 from onebasin.methods.method import Tick, silent
 from onebasin.recipes.document import FORMAT
 from onebasin.recipes.notes import keep_warnings
+from onebasin.report.weights import inspect_weights, open_any
 from onebasin.verification import verify as verification
 from onebasin.widening import widen as widening
 
@@ -88,13 +89,24 @@ def barrier(
     return recipes.landscape(plan, recipe, tick)
 
 
-def inspect(a: Source, b: Source | None = None) -> inspection.Inspection:
+def inspect(a: Source, b: Source | None = None, *, weights: bool = False, tick: Tick = silent) -> inspection.Inspection:
     """The symmetries of a model; with `b`, what stands between the two.  Reads headers only.
+
+    With `weights`, also reads the weights of both: `.verdict` says "one basin", "between" or "independent", and
+    `.report["weights"]` how alike every layer is as stored, and some after a quick match.
 
     Example:
         >>> onebasin.inspect("A", "B").ready
+        >>> onebasin.inspect("A", "B", weights=True).verdict
     """
-    return inspection.inspect(opened(a), None if b is None else opened(b))
+    if not weights:
+        return inspection.inspect(opened(a), None if b is None else opened(b))
+    if b is None:
+        raise OnebasinError(
+            "weights=True compares two models", expected=2, found=1, next_step="inspect(A, B, weights=True)"
+        )
+    one, two = (open_any(x) if isinstance(x, str | Path) else opened(x) for x in (a, b))
+    return inspect_weights(one, two, tick)
 
 
 def verify(source: Source, *, seed: int = 0, tick: Tick = silent) -> verification.Verification:

@@ -10,11 +10,14 @@ from typing import Any
 
 from onebasin.canonical.structure import canonical_spec
 from onebasin.checkpoint import Checkpoint
-from onebasin.ensemble.compatibility import obstacles
+from onebasin.ensemble.compatibility import Obstacle, obstacles
 from onebasin.families import MONOMIAL, SCALED_PERMUTATION
 from onebasin.spec import ModelSpec
 
 FLOAT64 = 8  # bytes
+STRANGER = (
+    0.1  # cosine of layers from which on they have a common ancestor: docs/do-i-need-this.md has the measurements
+)
 RUNTIME = 450_000_000  # bytes that Python, torch and transformers take before any weight is read
 
 
@@ -32,7 +35,9 @@ class Inspection:
     @property
     def models(self) -> list[dict[str, Any]]:
         """The description of each model."""
-        return [self.report[side] for side in "ab"] if "a" in self.report else [self.report]
+        if "obstacles" in self.report:
+            return [self.report[side] for side in "ab" if side in self.report]
+        return [self.report]
 
     def advice(self, *names: str, memory: int | None = None) -> str:
         """Ready, or what blocks; then what to type next.
@@ -40,6 +45,8 @@ class Inspection:
         `names` are what the models are called, `memory` how many bytes of it are here.
         """
         names = names or tuple(model["model"] for model in self.models)
+        if self.verdict == "one basin":
+            return f"nothing to align: the two have a common ancestor; next: {self._without_us()}"
         if not self.ready:
             blocking = [found for found in self.report["obstacles"] if found["blocks"]]
             what = ", ".join(dict.fromkeys(found["what"] for found in blocking))
@@ -50,7 +57,21 @@ class Inspection:
             return f"not ready: {here}; next: use a larger machine"
         if len(names) == 1:
             return f"ready; next: onebasin verify {names[0]}, or onebasin inspect {names[0]} B with the model to align"
+        if self.verdict == "between":
+            step = f"onebasin barrier {' '.join(names)} --task ...; align them only if the loss rises"
+            return f"ready, if an alignment is needed; next: {step}"
         return f"ready: nothing blocks an alignment; next: onebasin align {' '.join(names)} -o OUT"
+
+    @property
+    def verdict(self) -> str | None:
+        """What the weights say, where they were compared: one basin, between, independent, not comparable."""
+        return str(self.report["weights"]["verdict"]) if "weights" in self.report else None
+
+    def _without_us(self) -> str:
+        """What to do with models that have a common ancestor."""
+        if self.report["weights"]["equal_depth"]:
+            return "average them as they are, with mergekit or any tool that averages tensors by name"
+        return "take the layers paired above from the deeper model (mergekit: passthrough), then average as they are"
 
     def __repr__(self) -> str:
         lines = []
@@ -60,6 +81,8 @@ class Inspection:
                 f"  {name:<20} {space['size']:>6}  {space['family']}" + (f"  ({count} times)" if count > 1 else "")
                 for name, count, space in kinds(model["spaces"])
             ]
+        if "weights" in self.report:
+            lines.append(say_weights(self.report["weights"]))
         return "\n".join([*lines, self.advice()])
 
 
@@ -90,6 +113,27 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
             "align": RUNTIME + 5 * FLOAT64 * parameters + _unit_pairs(free),  # two forms, two models, one in the making
         },
     }
+
+
+def undescribed(a: str, b: str) -> dict[str, Any]:
+    """Two model classes of which no table describes both: nothing but their weights can be compared."""
+    step = "add a table for each (CONTRIBUTING.md, 'Add an architecture')"
+    return {"obstacles": [asdict(Obstacle("an architecture without a table", a, b, step))], "alignable": False}
+
+
+def say_weights(weights: dict[str, Any]) -> str:
+    """The verdict in a sentence."""
+    if weights["verdict"] == "not comparable":
+        return "not comparable as stored: no matrix inside a layer has the same name and shape in both models"
+    layers, count = weights["layers"], sum(len(layer["tensors"]) for layer in weights["layers"])
+    found = f"median cosine {weights['cosine']:.3f} over {count} matrices"
+    if weights["verdict"] == "one basin":
+        return f"one basin already: the models have a common ancestor and are near to it ({found})"
+    if weights["verdict"] == "independent":
+        return f"independent: no common ancestor is visible ({found})"
+    related = sum(layer["stored"] >= STRANGER for layer in layers)
+    seen = f"a common ancestor is visible in {related} of {len(layers)} layers"
+    return f"between: {seen}, but the models have gone far from it ({found})"
 
 
 def _unit_pairs(spec: ModelSpec) -> int:
