@@ -117,7 +117,7 @@ def match_weights(
         ascent.maps.update(start.to(next(iter(pair.a.values())).device).maps)
     before, distances, converged = dict(ascent.maps), [ascent.distance()], False
     for sweep in range(options.sweeps):
-        tick(f"sweep {sweep + 1}, distance {distances[-1]:.6g}")
+        tick(f"sweep {sweep + 1}, objective {distances[-1]:.6g}")
         fresh = sweep == 0 and start is None
         ascent.match_streams(start=fresh)
         ascent.match_attention(start=fresh)
