@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onebasin.alignment import Alignment
     from onebasin.alignment import transport as transport
-    from onebasin.api import Aligned, align, barrier, inspect, live, merge, verify, widen
+    from onebasin.api import Aligned, align, barrier, evaluate, inspect, live, merge, verify, widen
     from onebasin.canonical.form import canonicalize as canonicalize
     from onebasin.canonical.gauge import in_gauge_of as in_gauge_of
     from onebasin.checkpoint import Checkpoint
@@ -23,12 +23,12 @@ except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "0.1.0"
 
 __all__ = [
-    "Aligned", "Alignment", "Checkpoint", "OnebasinError", "align", "barrier", "inspect", "live", "merge",
+    "Aligned", "Alignment", "Checkpoint", "OnebasinError", "align", "barrier", "evaluate", "inspect", "live", "merge",
     "verify", "widen",
 ]  # fmt: skip
 
 _WHERE = {
-    **dict.fromkeys(("Aligned", "align", "barrier", "inspect", "live", "merge", "verify", "widen"), "api"),
+    **dict.fromkeys(("Aligned", "align", "barrier", "evaluate", "inspect", "live", "merge", "verify", "widen"), "api"),
     "Alignment": "alignment",
     "Checkpoint": "checkpoint",
     "OnebasinError": "errors",

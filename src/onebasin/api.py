@@ -18,15 +18,17 @@ from onebasin.checkpoint.sources import Source, live, opened
 from onebasin.ensemble import inspection
 from onebasin.ensemble.aligned import Aligned
 from onebasin.errors import OnebasinError
-from onebasin.landscape import Surface
+from onebasin.landscape import Scores, Surface, pick_device
 from onebasin.methods.method import Tick, silent
+from onebasin.options import read_section
+from onebasin.recipes.comparing import compare
 from onebasin.recipes.document import FORMAT
 from onebasin.recipes.notes import keep_warnings
 from onebasin.report.weights import inspect_weights, open_any
 from onebasin.verification import verify as verification
 from onebasin.widening import widen as widening
 
-__all__ = ["Aligned", "Source", "align", "barrier", "inspect", "live", "merge", "verify", "widen"]
+__all__ = ["Aligned", "Source", "align", "barrier", "evaluate", "inspect", "live", "merge", "verify", "widen"]
 
 Section: TypeAlias = Mapping[str, Any]
 """A section of a recipe: its keys are those of the recipe file."""
@@ -87,6 +89,22 @@ def barrier(
     recipe = plan.recipe
     assert isinstance(recipe, recipes.Barrier)
     return recipes.landscape(plan, recipe, tick)
+
+
+def evaluate(
+    *models: Source, task: str, ensemble: bool = False, samples: int | None = None, length: int | None = None,
+    batch_size: int | None = None, device: str = "auto", tick: Tick = silent,
+) -> Scores:  # fmt: skip
+    """Loss and metric of models beside each other, with standard errors; with `ensemble` also of all together.
+
+    Classes may differ as long as the task fits each; an ensemble needs the same outputs, and averages probabilities.
+
+    Example:
+        >>> scores = onebasin.evaluate("A", "B", ensemble=True, task="text:valid.txt")
+        >>> scores.rows["ensemble"].loss
+    """
+    data = read_section(recipes.recipe.Task, _task(task, samples, length, batch_size) or {})
+    return compare(models, data, ensemble=ensemble, device=pick_device(device), tick=tick)
 
 
 def inspect(a: Source, b: Source | None = None, *, weights: bool = False, tick: Tick = silent) -> inspection.Inspection:

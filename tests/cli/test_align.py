@@ -173,7 +173,7 @@ def test_data_that_do_not_fit_are_refused(cli, tmp_path, pair):
     refused(
         cli,
         tmp_path,
-        ["merge", *pair, "--method", "weight", "--task", "builtin:python"],
+        ["align", *pair, "--method", "weight", "--task", "builtin:python"],
         ["task is of no use to the method weight"],
     )
     refused(cli, tmp_path, ["merge", *pair, "--method", "activation"], ["task is missing"])
@@ -222,7 +222,7 @@ def start(*arguments: object, stderr: int) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
-SWEEP = rb"sweep \d+, distance [\d.]+"
+SWEEP = rb"sweep \d+, objective [\d.]+"
 
 
 def read_until(terminal: int, pattern: bytes | None = None, seconds: float = 60) -> bytes:

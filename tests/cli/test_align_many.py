@@ -15,7 +15,7 @@ from onebasin.checkpoint.stock import stock_model
 def test_align_writes_every_model_in_the_gauge_of_the_first(cli, models, tmp_path):
     code, out, err = cli("align", *models[:3], "-o", tmp_path / "out", "--dtype", "float64", "--mergekit", *QUICK)
     assert (code, err) == (0, "")
-    assert "distance from the mean" in out
+    assert "spread around the mean" in out
     assert sorted(x.name for x in (tmp_path / "out").iterdir() if x.is_dir()) == ["b", "c", "universe"]
     inputs = {"input_ids": torch.arange(12)[None]}
     for folder, original in zip("bc", models[1:], strict=False):

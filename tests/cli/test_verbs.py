@@ -20,6 +20,9 @@ VERBS = {
         "--set", "--dry-run", "--json", "--quiet",
     },
     "demo": {"--out", "-o", "--task", "--quick", "--json", "--quiet"},
+    "eval": {
+        "models", "--task", "--ensemble", "--samples", "--length", "--batch-size", "--device", "--json", "--quiet",
+    },
     "inspect": {"a", "b", "--revision", "--json"},
     "merge": {
         "models", "--out", "-o", "--share", "--shares", "--method", "--preset", "--spaces", "--task", "--samples",

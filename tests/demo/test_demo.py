@@ -36,11 +36,14 @@ def test_the_image_demo_from_the_command_line(cli, small, tmp_path, monkeypatch)
     report = json.loads((tmp_path / "demo" / "demo.json").read_text())
     rows = [line for line in out.splitlines() if line.startswith(("plain average", *METHODS))]
     assert [row["method"] for row in report["rows"]] == ["plain average", *METHODS]
-    for line, row in zip(rows, report["rows"], strict=True):
+    for line, row in zip(rows[: len(METHODS) + 1], report["rows"], strict=True):
         assert line.startswith(row["method"])
         assert f"{row['barrier']:.3f}" in line
         assert f"{row['midpoint']:.1%}" in line
     assert report["conclusion"] in out
+    assert f"merged, by learned alignment: {report['verdict']}" in out
+    for row in report["scores"]["rows"]:
+        assert f"{row['loss']:.4f} ± {row['standard_error']:.4f}" in out
     assert sorted(p.name for p in (tmp_path / "demo").iterdir()) == sorted(
         ["a", "b", *METHODS, "merged", "demo.json", "report.html"]
     )

@@ -27,6 +27,25 @@ def test_the_page_on_merging_quotes_what_other_tools_made_of_our_folders():
         assert row["aligned"][says] == row["B"][says]  # the same function
 
 
+def test_the_page_on_merging_quotes_what_merges_said_of_themselves():
+    measured = results("merged")
+    expected = []
+    for pairs in measured.values():
+        for pair, found in pairs.items():
+            losses = [f"{row['loss']:.3f} ± {row['standard_error']:.3f}" for row in found["scores"]["rows"]]
+            count = found["scores"]["rows"][0]["samples"]
+            expected.append([f"`{pair}`", f"`{found['method']}`", f"{count:,}", *losses, found["verdict"]])
+    assert set(measured["by weight"]) == set(results("matching")) - {"device"}
+    header = "pair | method | samples | A | B | plain average | merged | ensemble | merged is"
+    assert rows(DOCS / "merge.md", header) == expected
+    worse = [row[:2] for row in expected if "not recommended" in row[-1]]
+    assert [row[:2] for row in expected if row[:2] not in worse] == [
+        ["`bert-agnews`", "`weight`"], ["`vit-cifar10-adamw`", "`auto`"],
+    ]  # fmt: skip
+    for found in (found for pairs in measured.values() for found in pairs.values()):
+        assert min(found["scores"]["rows"], key=lambda row: row["loss"])["name"] == "ensemble"
+
+
 def test_the_estimate_of_memory_is_near_what_was_measured():
     measured = results("memory")
     models = [row for row in measured.values() if isinstance(row, dict)]

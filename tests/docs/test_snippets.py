@@ -76,8 +76,8 @@ def test_the_examples_of_the_verbs_run(models, tmp_path, monkeypatch):
     for item in models.iterdir():
         (tmp_path / item.name).symlink_to(item)
     monkeypatch.chdir(tmp_path)
-    names, verbs = {"onebasin": onebasin}, (onebasin.align, onebasin.barrier, onebasin.inspect, onebasin.verify)
-    for verb in verbs:
+    names = {"onebasin": onebasin}
+    for verb in (onebasin.align, onebasin.barrier, onebasin.evaluate, onebasin.inspect, onebasin.verify):
         examples = doctest.DocTestParser().get_examples(verb.__doc__)
         assert examples, verb
         for example in examples:

@@ -29,6 +29,7 @@ from onebasin.verification.certificate import head_places, turning_angles
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "<b onload=alert(1)>&\"'"
 VOID = {"meta", "br"}
+OF_A_DEMO = ["summary", "methods", "scores", "curves", "learning", "heads", "rotations", "certificate", "again"]
 
 
 class Page(HTMLParser):
@@ -123,8 +124,21 @@ def test_a_merged_model_says_its_shares(cli, pair, tmp_path):
 
 def test_a_demo_shows_everything(shown):
     found, demo = check(shown / "report.html"), json.loads((shown / "demo.json").read_text())
-    assert found.ids == ["summary", "methods", "curves", "learning", "heads", "rotations", "certificate", "again"]
+    assert found.ids == [
+        "summary",
+        "methods",
+        "scores",
+        "curves",
+        "learning",
+        "heads",
+        "rotations",
+        "certificate",
+        "again",
+    ]
     assert demo["conclusion"] in found.text
+    assert demo["verdict"] in found.text
+    assert [row["name"] for row in demo["scores"]["rows"]] == ["a", "b", "plain average", "merged", "ensemble"]
+    assert all(f"{row['loss']:.4f}" in found.text for row in demo["scores"]["rows"])
     for row in demo["rows"]:
         assert f"{row['barrier']:.3f}" in found.text
         assert (shown / row["method"] / "report.html").is_file() or row["method"] == "plain average"
@@ -305,7 +319,17 @@ def browse(file: Path, profile: Path, *options: str) -> tuple[str, str]:
 def test_a_browser_shows_it_without_complaint(shown, tmp_path):
     document, log = browse(shown / "report.html", tmp_path)
     found = Page(document)
-    assert found.ids == ["summary", "methods", "curves", "learning", "heads", "rotations", "certificate", "again"]
+    assert found.ids == [
+        "summary",
+        "methods",
+        "scores",
+        "curves",
+        "learning",
+        "heads",
+        "rotations",
+        "certificate",
+        "again",
+    ]
     assert found.tags.count("svg") >= 7
     assert "CONSOLE" not in log
     bad = tmp_path / "bad.html"

@@ -44,6 +44,10 @@ Spaces = Annotated[
     typer.Option(help="Match only these spaces, by commas or repeated, like attention; the others stay."),
 ]
 Task = Annotated[str | None, typer.Option(help=f"Inputs, with labels where these are learned from: {FORMS}")]
+Measured = Annotated[
+    str | None,
+    typer.Option("--task", help=f"Inputs, with labels where these are learned from or the result is measured: {FORMS}"),
+]
 Samples = Annotated[int | None, typer.Option(help="How many inputs of the task to use, if not all.")]
 Length = Annotated[int | None, typer.Option(help="Tokens per text or window.")]
 Dtype = Annotated[
@@ -82,13 +86,16 @@ def merge(
     shares: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Shares, divided by their sum; all the same if not given.")
     ] = None,
-    method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Task = None, samples: Samples = None,
+    method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Measured = None, samples: Samples = None,
     length: Length = None, start: Start = None, steps: Steps = None, learn: Learn = None,
     universe: Universe = None, device: Device = None, dtype: Dtype = None, max_shard_size: Shard = None,
     settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
-    """Align all models with A, then write their weighted average as one stock checkpoint."""
+    """Align all models with A, then write their weighted average as one stock checkpoint.
+
+    With a task that has labels, the average is measured beside all models, their plain average and their ensemble.
+    """
     recipe = from_flags(
         "merge", models, settings, share=share, shares=shares and [shares], method=method,
         weight__preset=preset, weight__spaces=spaces, task__data=task, task__samples=samples,

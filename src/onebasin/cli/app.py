@@ -15,6 +15,7 @@ import typer
 from onebasin import __version__
 from onebasin.cli.align import align, barrier, merge
 from onebasin.cli.demo import demo
+from onebasin.cli.eval import evaluate
 from onebasin.cli.inspect import inspect
 from onebasin.cli.recipe import run
 from onebasin.cli.verify import verify
@@ -29,8 +30,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Align, interpolate and merge independently trained Transformers through the symmetries of their weights.",
 )
-for verb in (inspect, verify, align, barrier, merge, widen, run, demo):
-    app.command()(verb)
+for verb in (inspect, verify, align, barrier, merge, evaluate, widen, run, demo):
+    app.command("eval" if verb is evaluate else None)(verb)
 
 
 def _print_version(wanted: bool) -> None:

@@ -52,6 +52,7 @@ def demo(
 
 
 def _print(report: dict[str, Any], out: Path) -> None:
+    from onebasin.cli.results import print_scores
     from onebasin.report.html.words import format_metric
 
     metric = report["metric"].replace("_", " ")
@@ -63,4 +64,6 @@ def _print(report: dict[str, Any], out: Path) -> None:
     print_table(columns, rows, left=("method",))
     test = report["data"]["test"]
     console.print(f"measured on {test['samples']:,} samples of {test['data']}, which no model was trained on")
+    print_scores(report["scores"])
+    console.print(f"merged, by learned alignment: {report['verdict']}", markup=False)
     console.print(f"{report['conclusion']}\nopen {out / 'report.html'}", markup=False)

@@ -31,7 +31,7 @@ def print_aligned(report: dict[str, Any]) -> None:
     if many:
         course = " -> ".join(f"{value:.4g}" for value in report["universe"]["objective"])
         made = f"alignments of two models made: {report['universe']['alignments_made']}"
-        console.print(f"distance from the mean {course}; {made}" if course else made)
+        console.print(f"spread around the mean {course}; {made}" if course else made)
     if "why" in report:
         console.print(report["why"])
     elif "learning" in report:
@@ -39,12 +39,27 @@ def print_aligned(report: dict[str, Any]) -> None:
         place = "centre" if "aligned" in report else "midpoint"
         console.print(f"loss at the {place}, on samples held back: {before:.4f} -> {after:.4f}")
     for own in report.get("aligned", [report]):
-        name, of = own.get("model", "aligned B"), "from A" if many else "of the weights"
-        distances = f"distance {of} {own['distance_before']:.4g} -> {own['distance_after']:.4g}"
+        name = own.get("model", "aligned B")
+        distances = f"distance from A {own['distance_before']:.4g} -> {own['distance_after']:.4g}"
         console.print(f"{name}: {distances}, output drift {describe_drift(own['output_drift'])}")
     if "reference" in report:
         console.print(f"A as it is written: output drift {describe_drift(report['reference']['output_drift'])}")
     console.print(f"gauge: {report['gauge']}")
+    if "verdict" in report:
+        if report["scores"] is not None:
+            print_scores(report["scores"])
+        console.print(f"merged: {report['verdict']}", markup=False)
+
+
+def print_scores(scores: dict[str, Any]) -> None:
+    """Models beside each other on one task."""
+    from rich.markup import escape
+
+    from onebasin.landscape.tables import note_of, table_of
+
+    head, *rows = table_of(scores)
+    print_table(head, [[escape(cell) for cell in row] for row in rows], left=head[:1])
+    console.print(note_of(scores), markup=False)
 
 
 def print_measured(report: dict[str, Any]) -> None:

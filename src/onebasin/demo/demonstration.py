@@ -10,12 +10,14 @@ from typing import Any
 from onebasin.checkpoint import Checkpoint, whole_folder
 from onebasin.demo.training import train_pair
 from onebasin.demo.variants import Variant
+from onebasin.landscape.scores import Scores, score, verdict
 from onebasin.methods.method import Tick, silent
 from onebasin.paths import FactorPath
 from onebasin.recipes import parse, run
 from onebasin.recipes.document import FORMAT
 from onebasin.report.html import write_report
 from onebasin.report.html.words import name_metric
+from onebasin.tasks import load_task
 from onebasin.verification.certificate import versions
 
 PLAIN, LEARNED = "plain average", "learned"
@@ -40,6 +42,7 @@ def demonstrate(variant: Variant, out: Path, tick: Tick = silent) -> dict[str, A
             rows.append(measured(variant, folder, method, folder / method, time.perf_counter() - start, tick))
         tick("writing the merged model")
         FactorPath(Checkpoint.open(folder / "a"), Checkpoint.open(folder / LEARNED)).at(0.5).save(folder / "merged")
+        scores = compared(variant, folder, tick)
         report = {
             "task": variant.name,
             "command": f"onebasin demo --task {variant.name}{' --quick' if variant.quick else ''} -o AGAIN",
@@ -48,6 +51,8 @@ def demonstrate(variant: Variant, out: Path, tick: Tick = silent) -> dict[str, A
             "steps": variant.steps,
             "metric": variant.metric,
             "rows": rows,
+            "scores": scores.as_dict(),
+            "verdict": verdict(scores, {"a": "a", "b": "b"}, "merged"),
             "seconds": {"training": trained, "all": time.perf_counter() - begin},
             "versions": versions(),
         }
@@ -86,6 +91,15 @@ def measured(variant: Variant, folder: Path, method: str, b: Path, seconds: floa
         "seconds": seconds,
         "curve": curve,
     }
+
+
+def compared(variant: Variant, folder: Path, tick: Tick) -> Scores:
+    """The two models, their averages and their ensemble on the test data."""
+    models = {name: Checkpoint.open(folder / name) for name in ("a", "b")}
+    task = load_task(variant.test["data"], models["a"], samples=variant.test["samples"])
+    models |= {PLAIN: FactorPath(*models.values()).at(0.5), "merged": Checkpoint.open(folder / "merged")}
+    pairs = {name: (model, task) for name, model in models.items()}
+    return score(pairs, ["a", "b"], held="no model was trained on them", tick=tick)
 
 
 def conclusion(report: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -90,9 +90,15 @@ class Aligned:
         return self.moves[1].alignment
 
     def distances(self, which: int = 1) -> tuple[float, float]:
-        """Distance of weights between the first model and model `which`: before, and as they are aligned."""
-        forms = self.ensemble.forms
-        return self.ensemble.distance(forms[0], forms[which]), self.ensemble.distance(self.forms[0], self.forms[which])
+        """Distance of weights of model `which` from the first: as they are, and aligned; canonical, in A's own basis.
+
+        Whatever the method: where A has moved as well, both are taken back to where it was, without learned gains.
+        """
+        first, form, move = self.moves[0], self.ensemble.forms[which], self.moves[which]
+        placed = replace(move, gains={})(form)
+        if not first.stays:
+            placed = transport(placed, first.alignment.inverse())
+        return self.ensemble.distance(form), self.ensemble.distance(placed)
 
     def merged(self, shares: Sequence[float] | None = None) -> Checkpoint:
         """Σ λ_m θ_m, a stock checkpoint; λ are the `shares` divided by their sum, all the same if not given."""

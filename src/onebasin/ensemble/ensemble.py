@@ -6,6 +6,7 @@ canonical form, and how the smaller ones are widened.  Two models are M = 2.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -67,9 +68,16 @@ class Ensemble:
         """How much each leaf counts in a distance: as in balanced matching of the first form with itself."""
         return balance(self.forms[0], self.forms[0])
 
-    def distance(self, a: Checkpoint, b: Checkpoint) -> float:
-        """Σ w |A − B|² of two forms: the one meaning of a distance of weights."""
-        return sum(self.emphasis[name] * float((a[name] - b[name]).square().sum()) for name in a)
+    def distance(self, b: Checkpoint) -> float:
+        """√(Σ w |A − B|² / Σ w |A|²) of the first form A and another B: the one meaning of a distance of weights.
+
+        0 for the same weights, about √2 for weights of one size that have nothing in common.
+        """
+        apart, size = 0.0, 0.0
+        for name, x in ((name, self.forms[0][name]) for name in self.forms[0]):
+            apart += self.emphasis[name] * float((x - b[name]).square().sum())
+            size += self.emphasis[name] * float(x.square().sum())
+        return math.sqrt(apart / size) if apart else 0.0
 
     def centre(self, members: Sequence[Checkpoint]) -> tuple[Checkpoint, float]:
         """(U = mean of the members, Σ_m w |U − θ_m|²) in one pass: beside U, one leaf of one model is in memory.

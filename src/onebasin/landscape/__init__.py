@@ -2,5 +2,6 @@
 
 from onebasin.landscape.curve import Curve, Surface, measure
 from onebasin.landscape.evaluate import Evaluation, evaluate, pick_device
+from onebasin.landscape.scores import Scores, score
 
-__all__ = ["Curve", "Evaluation", "Surface", "evaluate", "measure", "pick_device"]
+__all__ = ["Curve", "Evaluation", "Scores", "Surface", "evaluate", "measure", "pick_device", "score"]

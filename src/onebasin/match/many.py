@@ -62,7 +62,7 @@ def _gathered(ensemble: Ensemble, match: Match, gathering: Gathering, tick: Tick
     for turn in range(gathering.rounds):
         new = maps[:1]
         for m, form in enumerate(forms[1:], 1):
-            tick(f"round {turn + 1}, model {letter(m)}, distance {objective[-1]:.6g}")
+            tick(f"round {turn + 1}, model {letter(m)}, objective {objective[-1]:.6g}")
             new.append(match(mean, form, maps[m] if turn else None).alignment)
             matches += 1
         mean, spread = ensemble.centre([transport(form, g) for form, g in zip(forms, new, strict=True)])

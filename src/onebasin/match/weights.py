@@ -70,7 +70,7 @@ def _ascend(ascent: Ascent, options: WeightMatching, distances: list[float], *, 
     before = dict(ascent.maps)
     ascent.start_streams(fresh=fresh)
     for sweep in range(options.sweeps):
-        tick(f"sweep {sweep + 1}, distance {distances[-1]:.6g}")
+        tick(f"sweep {sweep + 1}, objective {distances[-1]:.6g}")
         start = fresh and sweep == 0
         found = ascent.sweep(start=start)
         if ascent.strategy.guard and not start and found > distances[-1] * (1 + 1e-12):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from onebasin.match.options import ActivationMatching
-from onebasin.methods.method import Job, Method
+from onebasin.methods.method import UNSEEN, Job, Method
 
 if TYPE_CHECKING:
     from onebasin.alignment import Alignment
@@ -26,6 +26,11 @@ class Activation(ActivationMatching, Method):
     name: ClassVar[str] = "activation"
     summary: ClassVar[str] = "compares what flows through the models on inputs of --task, without labels; seconds"
     needs: ClassVar[Literal["nothing", "inputs"]] = "inputs"
+
+    def to_measure_on(self, data: Task) -> tuple[Task, str]:
+        if len(data) > PROBES:
+            return data.after(PROBES), UNSEEN
+        return data, "the method has seen them, without their labels"
 
     def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
         """Match every model with the first, or with the mean of all."""

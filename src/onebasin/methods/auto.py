@@ -17,7 +17,7 @@ from onebasin.errors import BadRecipe, Diverged
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
 from onebasin.methods.learned import Learned
-from onebasin.methods.method import Job, Method
+from onebasin.methods.method import CHOSE, Job, Method
 from onebasin.methods.weight import Weight
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onebasin.ensemble.aligned import Aligned
     from onebasin.ensemble.ensemble import Ensemble
     from onebasin.spec import ModelSpec
-    from onebasin.tasks import Task
+    from onebasin.tasks import Task, Training
 
 HELD = 0.2  # the share of the inputs that is held back
 QUICK: dict[str, Any] = {  # near the centre
@@ -80,17 +80,19 @@ class Auto(Method):
     def why_canonical(self, spec: ModelSpec) -> str | None:
         return self.learned.why_canonical(spec)
 
+    def to_measure_on(self, data: Task) -> tuple[Task, str]:
+        return _split(data)[1], CHOSE
+
     def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
         """Match both ways, learn from the better, keep the best."""
         from onebasin.landscape.contest import Contest
         from onebasin.match.many import as_they_are
-        from onebasin.tasks import training
 
         if data is None:
             job.tick("synthetic inputs")
         inputs = data or _made_up(ensemble.models, self.learned.seed, job.device)
         learned = self.learned.resolve(inputs)
-        rest, held = training(inputs).split(max(1, round(HELD * len(inputs))))
+        rest, held = _split(inputs)
         learned = replace(learned, batch=min(learned.batch, len(rest)))
         agreement = learned.loss == "agreement"
         contest = Contest(ensemble, held, agreement=agreement, device=job.device, tick=job.tick)
@@ -103,6 +105,13 @@ class Auto(Method):
             warnings.warn(f"learning is left out: {error.what}", stacklevel=2)
         seen = f"the models made up {len(inputs)} inputs" if data is None else f"given {inputs.name}"
         return contest.result(seen)
+
+
+def _split(inputs: Task) -> tuple[Training, Task]:
+    """(what to learn from, what is held back)."""
+    from onebasin.tasks import training
+
+    return training(inputs).split(max(1, round(HELD * len(inputs))))
 
 
 def _made_up(models: Sequence[Checkpoint], seed: int, device: torch.device) -> Task:

@@ -10,7 +10,7 @@ from onebasin.errors import BadRecipe
 from onebasin.learn.options import LearnedMatching
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
-from onebasin.methods.method import Job, Method
+from onebasin.methods.method import CHOSE, Job, Method
 from onebasin.papers.options import PaperLearning
 
 if TYPE_CHECKING:
@@ -76,6 +76,12 @@ class Learned(LearnedMatching, Method):
         from onebasin.learn.learning import why_canonical
 
         return why_canonical(spec, self)
+
+    def to_measure_on(self, data: Task) -> tuple[Task, str]:
+        from onebasin.tasks import training
+
+        whole = training(data)
+        return whole.split(held_back(whole))[1], CHOSE
 
     def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
         """Match by the start, then learn."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from onebasin.tasks import Task
 
 BATCH = 64
+UNSEEN = "held back: the method has not seen them"
+CHOSE = "held back: nothing was learned from them, but they chose which maps are kept"
 
 
 class Tick(Protocol):
@@ -88,6 +90,10 @@ class Method(Options):
     def why_canonical(self, spec: ModelSpec) -> str | None:
         """Why the first model cannot stay as it is, if that is known before; `spec` is in canonical form."""
         return None
+
+    def to_measure_on(self, data: Task) -> tuple[Task, str]:
+        """Samples of the data to measure the result on, and what the method knew of them: nothing, where it can be."""
+        return data, UNSEEN if self.needs == "nothing" and not self.learns else "the method has seen them"
 
     @abstractmethod
     def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:

@@ -80,9 +80,6 @@ class Aligning(Options):
         if self.task is None and self.method.needs != "nothing":
             step = "give the data: --task, or task.data in the recipe"
             raise BadRecipe("task is missing", expected=f"inputs for the method {self.method.name}", next_step=step)
-        if self.task is not None and self.method.needs == "nothing" and not self.method.learns:
-            step = "leave it out, or choose another method"
-            raise BadRecipe(f"task is of no use to the method {self.method.name}", next_step=step)
         if self.universe is not None and not self.method.gathers(self.universe):
             step = "leave it out, or begin with a match: weight, activation or learned"
             raise BadRecipe(f"universe is of no use to the method {self.method.name} here", next_step=step)
@@ -95,10 +92,17 @@ class Align(Aligning):
     verb: ClassVar[str] = "align"
     write: WriteAligned = field(default_factory=WriteAligned)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        method = self.method
+        if method is not None and self.task is not None and method.needs == "nothing" and not method.learns:
+            step = "leave it out, or choose another method; `onebasin merge` measures its result on it"
+            raise BadRecipe(f"task is of no use to the method {method.name}", next_step=step)
+
 
 @dataclass(frozen=True)
 class Merge(Aligning):
-    """Σ λ_m π_m(θ_m) in the basis of A.
+    """Σ λ_m π_m(θ_m) in the basis of A, measured on the task where there is one.
 
     `shares` has one number for each model, and λ are these divided by their sum; of two models `share`, that of B, says
     the same.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -13,23 +13,32 @@ from typing import Any
 import yaml
 
 from onebasin import __version__
-from onebasin.checkpoint import whole_folder
+from onebasin.checkpoint import Checkpoint, whole_folder
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.words import name_of
 from onebasin.errors import BadOutput
 from onebasin.landscape import Curve, Surface, measure
 from onebasin.match.options import Gathering
-from onebasin.methods.method import BATCH, Job, Method, Tick, silent
+from onebasin.methods.method import BATCH, Job, Tick, silent
 from onebasin.paths import path_between
 from onebasin.paths.points import grid
 from onebasin.recipes.document import plain
+from onebasin.recipes.measuring import MERGED, judge
 from onebasin.recipes.notes import keep_warnings
 from onebasin.recipes.plan import Plan, dtype_code, parts_of, prepare
 from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
 from onebasin.report import plot
-from onebasin.report.card import describe_aligned, describe_merged, linear_merge, model_card
+from onebasin.report.card import (
+    describe_aligned,
+    describe_merged,
+    describe_quality,
+    eval_results,
+    linear_merge,
+    model_card,
+)
 from onebasin.report.html import write_report
 from onebasin.report.pictures import ternary
+from onebasin.spec import Images
 from onebasin.verification.certificate import certificate, exactness, versions
 
 
@@ -58,9 +67,9 @@ def run(
         aligned = align(plan, state, tick)
         with plan.resting():
             aligned = certify(plan, aligned, notes, tick)
-            write(plan, aligned, tick)
+            report = write(plan, aligned, tick)
         shutil.rmtree(state, ignore_errors=True)
-        return dict(aligned.certificate)
+        return report
 
 
 def align(plan: Plan, state: Path, tick: Tick = silent) -> Aligned:
@@ -103,8 +112,11 @@ def _certificates(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
     return {**shared, **kept, "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
 
 
-def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> None:
-    """The output folder: checkpoints, maps, certificate, recipe, model card, report; all of it or nothing."""
+def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> dict[str, Any]:
+    """The output folder: checkpoints, maps, certificate, recipe, model card, report; all of it or nothing.
+
+    Returns the certificate; a merged model is measured as it was written, and its scores are part of it.
+    """
     recipe, method = plan.alignment
     out, parts = Path(str(recipe.write.out)), parts_of(recipe, aligned.models, aligned.reason)
     with whole_folder(out) as partial:
@@ -114,21 +126,30 @@ def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> None:
                 progress=lambda done, total: tick("writing", done, total),
             )  # fmt: skip
         aligned.save_maps(partial)
-        (partial / "certificate.json").write_text(json.dumps(aligned.certificate, indent=2) + "\n")
+        report = dict(aligned.certificate)
+        if isinstance(recipe, Merge):
+            report |= judge(plan, recipe, method, Checkpoint.open(partial), tick)
+        (partial / "certificate.json").write_text(json.dumps(report, indent=2) + "\n")
         (partial / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
-        (partial / "README.md").write_text(_card(recipe, method), encoding="utf-8")
+        (partial / "README.md").write_text(_card(plan, report), encoding="utf-8")
         if isinstance(recipe, Align) and recipe.write.mergekit:
             folders = [str(out.resolve() / folder) for folder in parts]
             whole = [_address(recipe.models[0]), *folders] if aligned.reason is None else folders
             (partial / "mergekit.yaml").write_text(linear_merge(whole), encoding="utf-8")
         write_report(partial)
+    return report
 
 
-def _card(recipe: Align | Merge, method: Method) -> str:
+def _card(plan: Plan, report: Mapping[str, Any]) -> str:
+    recipe, method = plan.alignment
     names = [name_of(model.path) for model in recipe.models]
     if isinstance(recipe, Align):
         return model_card("Aligned model", names, describe_aligned(names, method))
-    return model_card("Merged model", names, describe_merged(names, recipe.lambdas, method))
+    text = describe_merged(names, recipe.lambdas, method)
+    images = isinstance(plan.models[0].spec.inputs, Images)
+    scores = report["scores"]
+    found = [] if scores is None else eval_results(scores, MERGED, images=images)
+    return model_card("Merged model", names, f"{text}\n\n{describe_quality(scores, report['verdict'])}", found)
 
 
 def _address(model: Model) -> str:

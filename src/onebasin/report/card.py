@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from onebasin.ensemble.words import join_words
+from onebasin.landscape.tables import note_of, table_of
 from onebasin.methods.method import Method
+from onebasin.tasks import LANGUAGE
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
 
 MERGEKIT = (
     "# mergekit-yaml mergekit.yaml MERGED\n# The folders are named by where they lay when this file was written.\n"
@@ -29,18 +35,45 @@ def describe_merged(names: Sequence[str], shares: Sequence[float], method: Metho
     return f"{parts}, aligned and averaged by onebasin.\n\nMethod `{method.name}`: {method.summary}."
 
 
-def model_card(title: str, names: Sequence[str], text: str) -> str:
+def describe_quality(scores: Mapping[str, Any] | None, verdict: str) -> str:
+    """How good a merged model is: a verdict, and the table behind it."""
+    said = f"**Merged: {verdict}.**"
+    if scores is None:
+        return said
+    head, *rows = [[cell.replace("|", "\\|") for cell in row] for row in table_of(scores)]
+    lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+    return "\n".join([said, "", *lines, "", f"Measured on {note_of(scores)}."])
+
+
+def eval_results(scores: Mapping[str, Any], name: str, *, images: bool) -> list[EvalResult]:
+    """The row of one model as the Hub reads it, one entry for each figure."""
+    from huggingface_hub import EvalResult
+
+    task, row = scores["task"], next((row for row in scores["rows"] if row["name"] == name), None)
+    if row is None:
+        return []
+    kind = "image-classification" if images else "text-classification"
+    kind = "text-generation" if task["kind"] == LANGUAGE else kind
+    data = task["name"].partition(":")[2] or task["name"]
+    figures = {"loss": row["loss"], **row["metrics"]}
+    return [
+        EvalResult(task_type=kind, dataset_type=data, dataset_name=task["name"], dataset_split=task.get("split"),
+                   metric_type=metric, metric_name=metric.replace("_", " "), metric_value=value)
+        for metric, value in figures.items()
+    ]  # fmt: skip
+
+
+def model_card(title: str, names: Sequence[str], text: str, results: Sequence[EvalResult] = ()) -> str:
     """Markdown with the metadata that the Hub reads; `names` of the models as `name_of` calls them."""
-    bases = "\n".join(f"- {name}" for name in names)
+    from huggingface_hub import ModelCardData
+
+    data = ModelCardData(
+        library_name="transformers", base_model=list(names), base_model_relation="merge", tags=["merge", "onebasin"],
+        model_name=f"{title}: {join_words(names)}" if results else None, eval_results=list(results) or None,
+    )  # fmt: skip
     maps = "`alignment.safetensors` and `alignment.json` hold its maps" if len(names) == 2 else "`universe` its maps"
     return f"""---
-library_name: transformers
-base_model:
-{bases}
-base_model_relation: merge
-tags:
-- merge
-- onebasin
+{data.to_yaml()}
 ---
 
 # {title}

@@ -12,13 +12,13 @@ import numpy as np
 
 from onebasin.errors import BadOutput, OnebasinError
 from onebasin.landscape import Curve
+from onebasin.landscape.evaluate import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = (".svg", ".png")
-METRICS = ("bits_per_byte", "perplexity", "accuracy")  # the first that was measured is drawn
 FLAT = 0.01  # a smaller range of losses is not blown up to all colours
 CORNERS = ((0.0, 0.0), (1.0, 0.0), (0.5, 3**0.5 / 2))
 

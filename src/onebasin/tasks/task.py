@@ -86,6 +86,12 @@ class Task:
             raise too_few(n, len(self), self.name)
         return self._part(slice(n))
 
+    def after(self, n: int) -> Task:
+        """All samples but the first n."""
+        if not 0 <= n < len(self):
+            raise too_few(n, len(self) - 1, self.name)
+        return self._part(slice(n, None))
+
     def _part(self, index: Tensor | slice) -> Task:
         inputs, labels = self.take(index)
         return replace(self, inputs=inputs, labels=labels, about={**self.about, "samples": len(labels)})

@@ -69,7 +69,7 @@ def proof(model: Data) -> Markup:
     ]
     more: list[list[object]] = [
         ["gauge", model["gauge"]],
-        ["distance of the weights", f"{model['distance_before']:.4g} → {model['distance_after']:.4g}"],
+        ["distance from A", f"{model['distance_before']:.4g} → {model['distance_after']:.4g}"],
         ["orthogonality error", f"{model['orthogonality_error']:.1e}"],
     ]
     if "sweeps" in model:

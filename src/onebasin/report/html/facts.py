@@ -16,7 +16,8 @@ Data = Mapping[str, Any]
 class Facts:
     """`curves` are the paths that were measured, by name; `certificate` is that of an aligned model.
 
-    `surface` is the loss over the averages of three models or more, and `recipe` the text of the recipe.
+    `surface` is the loss over the averages of three models or more, `scores` the models beside their averages, and
+    `recipe` the text of the recipe.
     """
 
     verb: str
@@ -25,6 +26,7 @@ class Facts:
     demo: Data | None = None
     certificate: Data | None = None
     surface: Data | None = None
+    scores: Data | None = None
     recipe: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[str] = ()
@@ -38,7 +40,7 @@ def read_facts(folder: Path) -> Facts:
         demo = read_json_object(folder / "demo.json")
         last = read_json_object(folder / demo["rows"][-1]["method"] / "certificate.json")
         curves = {row["method"]: row["curve"] for row in demo["rows"]}
-        return Facts("demo", ["a", "b"], curves, demo, last, versions=demo["versions"])
+        return Facts("demo", ["a", "b"], curves, demo, last, scores=demo["scores"], versions=demo["versions"])
     if (folder / "barrier.json").is_file():
         curve = read_json_object(folder / "barrier.json")
         shared = {"recipe": text, "versions": curve["versions"], "warnings": curve["warnings"]}
@@ -48,7 +50,7 @@ def read_facts(folder: Path) -> Facts:
         return Facts("barrier", [curve["a"], curve["b"]], {name: curve}, **shared)
     done = read_json_object(folder / "certificate.json")
     shared = {"recipe": text, "versions": done["versions"], "warnings": done["warnings"]}
-    return Facts(done["verb"], done["models"], certificate=done, **shared)
+    return Facts(done["verb"], done["models"], certificate=done, scores=done.get("scores"), **shared)
 
 
 def aligned_models(report: Data) -> list[Data]:

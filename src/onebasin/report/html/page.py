@@ -10,7 +10,7 @@ from onebasin.ensemble.words import join_words
 from onebasin.report.html.alignments import of_alignment
 from onebasin.report.html.facts import Facts, read_facts
 from onebasin.report.html.markup import Markup, Section, join, tag
-from onebasin.report.html.paths import curves, methods, simplex
+from onebasin.report.html.paths import curves, methods, scores, simplex
 from onebasin.report.html.words import summary
 
 TITLES = {
@@ -56,6 +56,8 @@ def sections(facts: Facts) -> Iterator[Section]:
     yield "summary", "In short", join(*(tag("p", sentence) for sentence in summary(facts)))
     if facts.demo is not None:
         yield "methods", "Methods", methods(facts.demo)
+    if facts.scores is not None:
+        yield "scores", "Is it better?", scores(facts.scores)
     if facts.curves:
         yield "curves", "Between the models", curves(facts.curves)
     if facts.surface is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onebasin.landscape.tables import note_of, table_of
 from onebasin.report.html.charts import Rise, bar_chart, line_chart
 from onebasin.report.html.facts import Data
 from onebasin.report.html.markup import Markup, chart, join, legend, table, tag
@@ -60,6 +61,12 @@ def curves(found: Mapping[str, Data]) -> Markup:
         tag("p", note, " Circles are the models themselves; dashed lines join them.", class_="note"),
         tag("details", tag("summary", "All points"), *(points(name, curve) for name, curve in found.items())),
     )
+
+
+def scores(found: Data) -> Markup:
+    """All models beside each other."""
+    head, *rows = table_of(found)
+    return join(table(head, [list(row) for row in rows]), tag("p", f"Measured on {note_of(found)}.", class_="note"))
 
 
 def on_path(curve: Data, values: list[float]) -> list[tuple[float, float]]:

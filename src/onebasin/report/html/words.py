@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onebasin.ensemble.words import join_words
+from onebasin.landscape.evaluate import METRICS
 from onebasin.report.html.facts import Data, Facts, aligned_models
-from onebasin.report.pictures import METRICS
 from onebasin.verification.verify import PROMISE
 
 
@@ -45,6 +45,7 @@ def _of_demo(demo: Data) -> list[str]:
     test, seconds = demo["data"]["test"], demo["seconds"]
     return [
         demo["conclusion"],
+        f"Merged, by learned alignment: {demo['verdict']}.",
         f"The models are {demo['models']}: trained here for {demo['steps']:,} steps each, from different first weights "
         f"and in a different order of the same data ({demo['data']['train']['data']}).",
         f"All figures are measured on {test['samples']:,} samples of {test['data']}, which no model was trained on. "
@@ -73,7 +74,7 @@ def _of_alignment(verb: str, names: Sequence[str], report: Data) -> list[str]:
     how = f"by the method {report['method']}"
     if verb == "merge":
         shares = [f"{share:.3g} of {name}" for name, share in zip(names, report["shares"], strict=True)]
-        said = [f"{join_words(shares)}, aligned {how} and averaged."]
+        said = [f"{join_words(shares)}, aligned {how} and averaged.", f"Merged: {report['verdict']}."]
     else:
         said = [f"{join_words(names[1:])} in the basis of {names[0]}, found {how}."]
     said += list(dict.fromkeys(describe_exactness(model) for model in aligned_models(report)))

@@ -1,0 +1,39 @@
+"""`onebasin eval MODEL... --task TASK`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from onebasin.cli.output import print_json, progress, warn
+from onebasin.cli.recipe import FORMS, Device, Json, Quiet
+
+
+def evaluate(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Checkpoint folders or Hub ids.")],
+    task: Annotated[str, typer.Option(help=f"What to measure on: {FORMS}")],
+    ensemble: Annotated[
+        bool, typer.Option("--ensemble", help="Also all models together: their probabilities, averaged.")
+    ] = False,
+    samples: Annotated[int | None, typer.Option(help="How many images, texts or windows.")] = None,
+    length: Annotated[int | None, typer.Option(help="Tokens per text or window.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples run at a time.", show_default="64")] = None,
+    device: Device = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure loss and metric of models, of any class that the task fits, with standard errors.
+
+    An ensemble needs models with the same outputs: one list of classes, or one tokenizer.
+    """
+    from onebasin.api import evaluate as measure
+    from onebasin.cli.results import print_scores
+    from onebasin.recipes.notes import keep_warnings
+
+    with keep_warnings(warn), progress(quiet) as tick:
+        found = measure(
+            *models, task=task, ensemble=ensemble, samples=samples, length=length, batch_size=batch_size,
+            device=device or "auto", tick=tick,
+        ).as_dict()  # fmt: skip
+    print_json(found) if json else print_scores(found)

@@ -1,0 +1,38 @@
+"""The table of models beside each other as text: for the terminal, pages and model cards alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from onebasin.landscape.evaluate import METRICS
+
+
+def table_of(scores: Mapping[str, Any]) -> list[list[str]]:
+    """The table of `Scores.as_dict()` as text, its head first: model, loss, the metric that says most."""
+    rows = scores["rows"]
+    metric = next((x for x in METRICS if rows and x in rows[0]["metrics"]), "accuracy")
+    scale, unit = (100, " %") if metric == "accuracy" else (1, "")
+    cells = [["model", "loss", metric.replace("_", " ")]]
+    for row in rows:
+        loss = plus_minus(row["loss"], row["standard_error"], least=4)
+        value, error = (scale * row[key][metric] for key in ("metrics", "metric_errors"))
+        cells.append([row["name"], loss, plus_minus(value, error, least=1 if unit else 4) + unit])
+    return [*cells, *([name, "not measured", ""] for name in scores["missing"])]
+
+
+def note_of(scores: Mapping[str, Any]) -> str:
+    """What the table was measured on, and why a row is empty."""
+    task, rows = scores["task"], scores["rows"]
+    split = f", split {task['split']}" if "split" in task else ""
+    count = f"{rows[0]['samples']:,} samples, " if rows else ""
+    why = [f"{name} not measured: {reason}" for name, reason in scores["missing"].items()]
+    said = filter(None, [f"{task['name']}{split}, {count}± one standard error", scores["held"], *why])
+    return "; ".join(said)
+
+
+def plus_minus(value: float, error: float, least: int = 2) -> str:
+    """A number to the places that its error leaves, `least` at least."""
+    places = max(least, -math.floor(math.log10(error))) if error > 0 else least
+    return f"{value:.{places}f} ± {error:.{places}f}"
