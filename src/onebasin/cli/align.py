@@ -7,8 +7,22 @@ from typing import Annotated
 
 import typer
 
-from onebasin.cli.recipe import FORMS, Device, DryRun, Json, Out, Quiet, Resume, Settings, carry_out, from_flags
+from onebasin.cli.recipe import (
+    FORMS,
+    Device,
+    DryRun,
+    Json,
+    Out,
+    Overwrite,
+    Resume,
+    Settings,
+    carry_out,
+    from_flags,
+)  # fmt: skip
+from onebasin.cli.watching import LogFile, LogTo, Quiet, Verbose, Watching
 from onebasin.methods.registry import names
+
+METHODS = "\b\nMethods:\n" + "\n".join(f"  {name:<11} {summary.partition(';')[0]}" for name, summary in names().items())
 
 Models = Annotated[
     list[str],
@@ -17,7 +31,7 @@ Models = Annotated[
 Method = Annotated[
     str | None,
     typer.Option(
-        help="; ".join(f"{name}: {summary}" for name, summary in names().items()) + ".",
+        help=f"How the models are brought together: {', '.join(names())}; listed below.",
         show_default="auto; without a head weight or activation",
     ),
 ]
@@ -47,7 +61,7 @@ Task = Annotated[str | None, typer.Option(help=f"Inputs, with labels where these
 Samples = Annotated[int | None, typer.Option(help="How many inputs of the task to use, if not all.")]
 Length = Annotated[int | None, typer.Option(help="Tokens per text or window.")]
 Dtype = Annotated[
-    str | None, typer.Option(help="float32, bfloat16 or float16; as stored in the inputs when not given.")
+    str | None, typer.Option(help="float32, bfloat16 (bf16) or float16 (fp16); as stored in the inputs when not given.")
 ]
 Shard = Annotated[str | None, typer.Option(help="Largest weight file, like 200MB.", show_default="5GB")]
 
@@ -57,8 +71,9 @@ def align(
     samples: Samples = None, length: Length = None, start: Start = None, steps: Steps = None, learn: Learn = None,
     universe: Universe = None, device: Device = None, dtype: Dtype = None, max_shard_size: Shard = None,
     mergekit: Annotated[bool, typer.Option("--mergekit", help="Also write mergekit.yaml for the average.")] = False,
-    settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, json: Json = False,
-    quiet: Quiet = False,
+    settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, overwrite: Overwrite = False,
+    json: Json = False, quiet: Quiet = False, verbose: Verbose = False, log_file: LogFile = None,
+    log_to: LogTo = None,
 ) -> None:  # fmt: skip
     """Rewrite B in A's coordinates: its outputs stay the same, and its weights can now be averaged with A's.
 
@@ -71,7 +86,8 @@ def align(
         universe__folder=universe, device=device, write__out=out, write__dtype=dtype,
         write__max_shard_size=max_shard_size, write__mergekit=mergekit or None,
     )  # fmt: skip
-    carry_out(recipe, json=json, quiet=quiet, dry_run=dry_run, resume=resume)
+    watching = Watching(quiet, verbose, log_file, log_to)
+    carry_out(recipe, watching, json=json, dry_run=dry_run, resume=resume, overwrite=overwrite)
 
 
 def merge(
@@ -85,8 +101,9 @@ def merge(
     method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Task = None, samples: Samples = None,
     length: Length = None, start: Start = None, steps: Steps = None, learn: Learn = None,
     universe: Universe = None, device: Device = None, dtype: Dtype = None, max_shard_size: Shard = None,
-    settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, json: Json = False,
-    quiet: Quiet = False,
+    settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, overwrite: Overwrite = False,
+    json: Json = False, quiet: Quiet = False, verbose: Verbose = False, log_file: LogFile = None,
+    log_to: LogTo = None,
 ) -> None:  # fmt: skip
     """Align all models with A, then write their weighted average as one stock checkpoint."""
     recipe = from_flags(
@@ -96,7 +113,8 @@ def merge(
         universe__folder=universe, device=device, write__out=out, write__dtype=dtype,
         write__max_shard_size=max_shard_size,
     )  # fmt: skip
-    carry_out(recipe, json=json, quiet=quiet, dry_run=dry_run, resume=resume)
+    watching = Watching(quiet, verbose, log_file, log_to)
+    carry_out(recipe, watching, json=json, dry_run=dry_run, resume=resume, overwrite=overwrite)
 
 
 def barrier(
@@ -118,8 +136,11 @@ def barrier(
     device: Device = None,
     settings: Settings = None,
     dry_run: DryRun = False,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_file: LogFile = None,
 ) -> None:
     """Measure loss and metric between models as they are; align them first to see them aligned.
 
@@ -130,4 +151,4 @@ def barrier(
         "barrier", models, settings, task__data=task, task__samples=samples, task__length=length,
         task__batch_size=batch_size, path=path, points=points, device=device, write__out=out,
     )  # fmt: skip
-    carry_out(recipe, json=json, quiet=quiet, dry_run=dry_run)
+    carry_out(recipe, Watching(quiet, verbose, log_file), json=json, dry_run=dry_run, overwrite=overwrite)

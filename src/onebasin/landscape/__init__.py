@@ -1,6 +1,6 @@
 """Measuring: loss and metrics of a model, curves and surfaces between models, and their barriers."""
 
 from onebasin.landscape.curve import Curve, Surface, measure
-from onebasin.landscape.evaluate import Evaluation, evaluate, pick_device
+from onebasin.landscape.evaluate import Evaluation, evaluate
 
-__all__ = ["Curve", "Evaluation", "Surface", "evaluate", "measure", "pick_device"]
+__all__ = ["Curve", "Evaluation", "Surface", "evaluate", "measure"]

@@ -47,7 +47,7 @@ def evaluate(
         each = cross_entropy(
             rows.float() if rows.dtype.itemsize < 4 else rows, flat, ignore_index=IGNORED, reduction="none"
         )
-        sums.append(each.double().view(len(labels), -1).sum(1).cpu())
+        sums.append(each.cpu().double().view(len(labels), -1).sum(1))
         counts.append((labels != IGNORED).view(len(labels), -1).sum(1).cpu())
         hits += int((rows.argmax(-1) == flat).sum())
     total, count = torch.cat(sums), torch.cat(counts)
@@ -70,13 +70,3 @@ def _metrics(task: Task, loss: float, accuracy: float) -> dict[str, float]:
         if task.about.get("tokens") == "bytes":
             metrics["bits_per_byte"] = loss / math.log(2)
     return metrics
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto` is a GPU where there is one."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise BadTask(f"There is no device {name!r}", expected="auto, cpu or cuda", found=name, next_step="use auto")
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
-        raise BadTask("torch finds no GPU here", expected="cuda", found="cpu only", next_step="use --device cpu")
-    return torch.device("cuda" if there and name != "cpu" else "cpu")
