@@ -176,7 +176,7 @@ def test_one_file_is_one_more_method(extended, tmp_path):
     assert "    example     leaves the models as they are\n" in shown.stdout
     listed = run(extended, "-c", "from onebasin.methods.registry import table; print(table())")
     assert "| `example` | nothing |" in listed.stdout
-    command = ("-m", "onebasin", "align", a, b, "--method", "example")
+    command = ("-m", "onebasin", "align", a, b, "--method", "example", "--quiet")
     done = run(extended, *command, "--set", "example.strength=0.5", "-o", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
     recipe = yaml.safe_load((tmp_path / "out" / "recipe.yaml").read_text())
