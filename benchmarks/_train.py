@@ -43,7 +43,7 @@ def train(folder: Path, name: str, kind: str, width: int, seed: int, device: str
     import transformers
 
     from onebasin import Checkpoint
-    from onebasin.processes import World
+    from onebasin.processes.world import World
     from onebasin.tasks import load_task, training
     from onebasin.tasks.batches import Batches
 

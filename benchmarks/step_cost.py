@@ -116,7 +116,7 @@ def learned_step(form: Any, task: Any, batch: int, mode: str, device: Any) -> Ca
     from onebasin.learn.objective import Objective
     from onebasin.learn.options import LearnedMatching
     from onebasin.learn.steps import Steps
-    from onebasin.processes import World
+    from onebasin.processes.world import World
     from onebasin.tasks.batches import Batches
 
     options = LearnedMatching(steps=10_000, batch=batch, compile=mode).for_task(task)
@@ -133,7 +133,7 @@ def plain_step(form: Any, task: Any, batch: int, mode: str, device: Any) -> Call
     from torch.nn.functional import cross_entropy
 
     from onebasin.checkpoint.stock import stock_model
-    from onebasin.processes import World
+    from onebasin.processes.world import World
     from onebasin.tasks.batches import Batches
 
     model = stock_model(form, torch.float32).to(device)

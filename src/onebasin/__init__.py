@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onebasin.ensemble.inspection import describe as describe
     from onebasin.ensemble.inspection import describe_pair as describe_pair
     from onebasin.errors import OnebasinError
+    from onebasin.events import Callback
 
 try:
     __version__ = version("onebasin")
@@ -23,13 +24,14 @@ except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "0.1.0"
 
 __all__ = [
-    "Aligned", "Alignment", "Checkpoint", "OnebasinError", "align", "barrier", "evaluate", "inspect", "live", "merge",
-    "verify", "widen",
+    "Aligned", "Alignment", "Callback", "Checkpoint", "OnebasinError", "align", "barrier", "evaluate", "inspect",
+    "live", "merge", "verify", "widen",
 ]  # fmt: skip
 
 _WHERE = {
     **dict.fromkeys(("Aligned", "align", "barrier", "evaluate", "inspect", "live", "merge", "verify", "widen"), "api"),
     "Alignment": "alignment",
+    "Callback": "events",
     "Checkpoint": "checkpoint",
     "OnebasinError": "errors",
     # what the verbs are made of

@@ -5,8 +5,7 @@ Each builds the recipe that the command line would build and follows it: both gi
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,9 +17,13 @@ from onebasin.checkpoint.sources import Source, live, opened
 from onebasin.ensemble import inspection
 from onebasin.ensemble.aligned import Aligned
 from onebasin.errors import OnebasinError
-from onebasin.landscape import Scores, Surface, pick_device
+from onebasin.events import Callback, Callbacks
+from onebasin.events.trackers import tracker
+from onebasin.landscape import Scores, Surface
 from onebasin.methods.method import Tick, silent
 from onebasin.options import read_section
+from onebasin.processes.devices import pick_device
+from onebasin.processes.ranks import rank
 from onebasin.recipes.comparing import compare
 from onebasin.recipes.document import FORMAT
 from onebasin.recipes.notes import keep_warnings
@@ -37,21 +40,23 @@ Section: TypeAlias = Mapping[str, Any]
 def align(
     a: Source, b: Source, *others: Source, method: str | None = None, task: str | None = None,
     samples: int | None = None, length: int | None = None, device: str = "auto", tick: Tick = silent,
-    **sections: Section,
+    callbacks: Iterable[Callback | str] = (), **sections: Section,
 ) -> Aligned:  # fmt: skip
     """Bring `b` and all others into the basis of `a`, each by one map; what they compute stays.
 
     `method`, `task`, `samples` and `length` are the options of `onebasin align`; `sections` are those of a recipe, such
-    as `weight={"sweeps": 5}`, `learned={"steps": 500, "start": "weight"}`.  Nothing is written until `.save`.
+    as `weight={"sweeps": 5}`, `learned={"steps": 500, "start": "weight"}`.  `callbacks` are told how learning goes:
+    objects of `Callback`, "tensorboard:FOLDER", "wandb:PROJECT".  Nothing is written until `.save`.
 
     Example:
         >>> pair = onebasin.align("A", "B", method="weight")
         >>> pair.merged().save("merged")
     """
     document = _given(method=method, task=_task(task, samples, length), device=device, **sections)
-    with keep_warnings() as notes, tempfile.TemporaryDirectory(prefix="onebasin-") as state:
+    told = Callbacks([tracker(one) if isinstance(one, str) else one for one in callbacks] if not rank() else ())
+    with keep_warnings() as notes:
         plan = _prepared("align", (a, b, *others), document, tick)
-        aligned = recipes.align(plan, Path(state) / "state", tick)
+        aligned = recipes.align(plan, None, tick, told)
         return replace(recipes.certify(plan, aligned, notes, tick), writer=partial(_write, plan))
 
 

@@ -80,3 +80,7 @@ class Diverged(OnebasinError):
 
 class Stopped(OnebasinError):
     """A signal ended the work; what it had reached is kept."""
+
+
+class Lost(OnebasinError):
+    """Another process of a shared run has ended or cannot go on."""

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from onebasin.errors import BadRecipe
 
 T = TypeVar("T")
+SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}  # what dtypes are called, too
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ def _either(hint: Any, kinds: list[Any], value: Any, where: str) -> Any:
 
 
 def _one_of(choices: tuple[Any, ...], value: Any, where: str) -> Any:
+    value = SHORT[value] if isinstance(value, str) and SHORT.get(value) in choices else value
     if value in choices and type(value) in {type(choice) for choice in choices}:
         return value
     raise no_such_choice(where, [str(choice) for choice in choices], value)

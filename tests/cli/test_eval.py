@@ -208,7 +208,7 @@ def test_eval_refuses_what_cannot_be_measured(cli, texts, classifiers, tmp_path)
         (texts[0], "--task", "synthetic", "--samples", "4"): "nothing to measure against",
         (texts[0], a, "--task", own): "does not read images",
         (a, "--task", own, "--batch-size", "0"): "batch_size is out of range",
-        (a, "--task", own, "--device", "tpu"): "There is no device",
+        (a, "--task", own, "--device", "tpu"): "device has no such choice",
     }.items():
         code, out, err = cli("eval", *arguments)
         assert (code, out) == (2, ""), arguments

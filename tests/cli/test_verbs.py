@@ -9,29 +9,31 @@ import typer
 import onebasin
 from onebasin.cli.app import app
 
+WATCHED = ("--quiet", "--verbose", "-v", "--log-file")
 VERBS = {
     "align": {
         "models", "--out", "-o", "--method", "--preset", "--spaces", "--task", "--samples", "--length", "--start",
-        "--steps", "--learn", "--universe", "--device", "--dtype", "--max-shard-size", "--mergekit", "--set",
-        "--dry-run", "--resume", "--json", "--quiet",
+        "--steps", "--learn", "--universe", "--device", "--memory", "--dtype", "--max-shard-size", "--mergekit",
+        "--set", "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite",
     },
     "barrier": {
         "models", "--task", "--out", "-o", "--path", "--points", "--samples", "--length", "--batch-size", "--device",
-        "--set", "--dry-run", "--json", "--quiet",
+        "--set", "--dry-run", "--json", *WATCHED, "--overwrite",
     },
-    "demo": {"--out", "-o", "--task", "--quick", "--json", "--quiet"},
+    "demo": {"--out", "-o", "--task", "--quick", "--json", *WATCHED, "--overwrite"},
     "eval": {
-        "models", "--task", "--ensemble", "--samples", "--length", "--batch-size", "--device", "--json", "--quiet",
+        "models", "--task", "--ensemble", "--samples", "--length", "--batch-size", "--device", "--json",
+        *WATCHED,
     },
-    "inspect": {"a", "b", "--revision", "--json"},
+    "inspect": {"a", "b", "--revision", "--weights", "--json"},
     "merge": {
         "models", "--out", "-o", "--share", "--shares", "--method", "--preset", "--spaces", "--task", "--samples",
-        "--length", "--start", "--steps", "--learn", "--universe", "--device", "--dtype", "--max-shard-size", "--set",
-        "--dry-run", "--resume", "--json", "--quiet",
+        "--length", "--start", "--steps", "--learn", "--universe", "--device", "--memory", "--dtype", "--max-shard-size", "--set",
+        "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite",
     },
-    "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--resume", "--json", "--quiet"},
-    "verify": {"a", "--revision", "--seed", "--json", "--quiet"},
-    "widen": {"a", "--out", "-o", "--set", "--extra", "--revision", "--json", "--quiet"},
+    "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite"},
+    "verify": {"a", "--revision", "--seed", "--json", *WATCHED},
+    "widen": {"a", "--out", "-o", "--set", "--extra", "--revision", "--json", *WATCHED, "--overwrite"},
 }  # fmt: skip
 
 
@@ -39,7 +41,7 @@ def test_the_verbs_and_their_options_are_these():
     """A frozen list: scripts depend on it, so a change here belongs into the changelog."""
     command = typer.main.get_command(app)
     found = {
-        verb: {name for p in sub.params for name in (*p.opts, *p.secondary_opts)} - {"--help"}
+        verb: {name for p in sub.params for name in (*p.opts, *p.secondary_opts)} - {"--help", "-h"}
         for verb, sub in command.commands.items()
     }
     assert found == VERBS

@@ -21,7 +21,8 @@ above the promise, `inspect A B` something that blocks), 2 bad input or usage, 1
 
 `onebasin --install-completion` teaches your shell to complete verbs and options with the tab key (bash, zsh, fish,
 PowerShell); `onebasin --show-completion` prints the lines instead. `onebasin --version` shows the versions of onebasin,
-torch and transformers; `onebasin --debug verify A` shows the traceback of an error.
+torch and transformers; `onebasin --debug verify A` shows the traceback of an error. `-h` is short for `--help`.
+Long runs, log files and several processes: [long runs](long-runs.md).
 
 """
 
@@ -51,6 +52,9 @@ def default(parameter: Any) -> str:
 
 def section(verb: str, command: Any) -> str:
     lines = [f"## {verb}", "", *(" ".join(part.split()) + "\n" for part in command.help.split("\n\n"))]
+    if command.epilog:  # a heading, and names with what they mean
+        heading, *named = command.epilog.removeprefix("\b\n").splitlines()
+        lines += [heading, "", *("- `{}`: {}".format(*line.split(None, 1)) for line in named), ""]
     lines += ["| | default | |", "|---|---|---|"]
     for parameter in command.params:
         if parameter.name != "help":

@@ -14,6 +14,7 @@ from onebasin import Alignment, Checkpoint
 from onebasin.checkpoint.stock import outputs, stock_model
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.ensemble import Ensemble
+from onebasin.events import Callback
 from onebasin.learn.coordinates import Coordinates
 from onebasin.learn.learning import learn
 from onebasin.learn.objective import Objective
@@ -140,7 +141,14 @@ def run(
     """What is learned of a pair from the models as they are; `course["learning"]` tells how it went."""
     a, b = open_pair(root, name)
     start, chosen = as_they_are(Ensemble.of([a, b])), LearnedMatching(**{**RUN, **options})
-    return learn(start, taught_by(a), 32, chosen, variation(paper), folder=folder, tick=tick)
+    return learn(start, taught_by(a), 32, chosen, variation(paper), folder=folder, told=Telling(tick))
+
+
+class Telling(Callback):
+    """A function that is told the steps."""
+
+    def __init__(self, tell) -> None:
+        self.on_step = tell
 
 
 def tensors(alignment: Alignment) -> dict[str, torch.Tensor]:

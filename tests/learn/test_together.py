@@ -10,15 +10,15 @@ from functools import partial
 import pytest
 import torch
 
-from helpers.learning import NAMES, RUN, TINY, inputs_of, taught_by, tensors, variation, write
+from helpers.learning import NAMES, RUN, TINY, Telling, inputs_of, taught_by, tensors, variation, write
 from helpers.random_models import needs_circuits
 from onebasin import Alignment, Checkpoint, transport
 from onebasin.checkpoint.stock import outputs, stock_model
 from onebasin.ensemble.aligned import Aligned, Move
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.errors import BadCheckpoint, OnebasinError, Stopped
+from onebasin.events import Step
 from onebasin.landscape import evaluate
-from onebasin.learn.course import Progress
 from onebasin.learn.learning import learn
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
@@ -77,7 +77,7 @@ def begun(models, starts) -> Aligned:
 
 def run(models, folder=None, tick=lambda progress: None, starts=(None, None, None), **options) -> Aligned:
     chosen = LearnedMatching(**{**RUN, **options})
-    return learn(begun(models, starts), taught_by(models[0]), 32, chosen, folder=folder, tick=tick)
+    return learn(begun(models, starts), taught_by(models[0]), 32, chosen, folder=folder, told=Telling(tick))
 
 
 # ---- θ(λ)
@@ -270,7 +270,7 @@ def same(x: Aligned, y: Aligned) -> bool:
     return all(a.equal(b) for a, b in zip(*maps, strict=True)) and points[0] == points[1]
 
 
-def stop_at(step: int, progress: Progress) -> None:
+def stop_at(step: int, progress: Step) -> None:
     if progress.step >= step:
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -297,7 +297,7 @@ def test_progress_names_the_place(models):
     seen = []
     run(models[GPT], None, seen.append, steps=5)
     assert "barrier at the centre about" in str(seen[-1])
-    assert "barrier at ½ about" in str(Progress(1, 2, 0.5, 0.1, 3.0))
+    assert "barrier at ½ about" in str(Step(1, 2, 0.5, 0.1, 5.0, 3.0))
 
 
 def test_a_run_goes_on_only_with_as_many_models(models, tmp_path):

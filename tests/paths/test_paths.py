@@ -14,8 +14,9 @@ from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.archs.rotary import before_5
 from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
-from onebasin.landscape import measure, pick_device
+from onebasin.landscape import measure
 from onebasin.paths import CircuitPath, FactorPath, path_between
+from onebasin.processes.devices import pick_device
 
 INSIDE = {  # where the attention modules are
     "GPT2LMHeadModel": "transformer.h.{}.attn",
@@ -182,5 +183,5 @@ def test_bad_paths_are_refused(tiny):
             kind(a, b).model(1.5)
     with pytest.raises(OnebasinError, match="no such path"):
         path_between("scenic", a, b)
-    with pytest.raises(OnebasinError, match="no device"):
+    with pytest.raises(OnebasinError, match="no such choice"):
         pick_device("tpu")

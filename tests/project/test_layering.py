@@ -19,7 +19,7 @@ from onebasin.archs import known
 SOURCE = Path(onebasin.__file__).parent
 
 LAYERS = (  # a module imports only from layers above its own, and from packages before its own in its layer
-    ("errors", "families", "options", "processes"),
+    ("errors", "families", "options", "events", "processes"),
     ("linalg", "maps"),
     ("spec", "archs"),
     ("checkpoint",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onebasin.processes import World
+from onebasin.processes.world import World
 from onebasin.tasks import CLASSIFICATION, Task
 from onebasin.tasks.batches import Batches
 

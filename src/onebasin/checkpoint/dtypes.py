@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from onebasin.errors import BadOutput
+from onebasin.options import SHORT
+
 if TYPE_CHECKING:
     import torch
 
@@ -29,6 +32,19 @@ DTYPES = {
     "U8": Dtype("uint8", 1, False),
     "BOOL": Dtype("bool", 1, False),
 }
+
+
+def code_of(name: str | None) -> str | None:
+    """The code of a type by any of its names: BF16, bfloat16 or bf16; None stays None."""
+    if name is None or name in DTYPES:
+        return name
+    name = SHORT.get(name, name)
+    for code, dtype in DTYPES.items():
+        if dtype.name == name and dtype.is_float:
+            return code
+    step = "use one of these"
+    expected = ", ".join(dtype.name for dtype in DTYPES.values() if dtype.is_float)
+    raise BadOutput("there is no such dtype", expected=expected, found=name, next_step=step)
 
 
 def nbytes(code: str, shape: Sequence[int]) -> int:

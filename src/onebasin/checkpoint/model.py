@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onebasin.archs import declare, lookup
-from onebasin.checkpoint.dtypes import DTYPES
+from onebasin.checkpoint.dtypes import DTYPES, code_of
 from onebasin.checkpoint.folder import locate, read_config
+from onebasin.checkpoint.sharing import Shared
 from onebasin.checkpoint.store import Progress, Store
 from onebasin.checkpoint.write import Planned, write_folder
 from onebasin.errors import BadCheckpoint, LayoutMismatch
@@ -28,7 +29,7 @@ Recipe = Callable[[], "Tensor"]
 
 
 @dataclass(frozen=True, repr=False)
-class Checkpoint:
+class Checkpoint(Shared):
     """`leaves` maps leaf names to recipes; `stored` maps table keys to (name on disk, dtype on disk)."""
 
     spec: ModelSpec
@@ -126,8 +127,10 @@ class Checkpoint:
         max_shard_size: str = "5GB",
         extra_files: Mapping[str, str | bytes] | None = None,
         progress: Progress | None = None,
+        overwrite: bool = False,
     ) -> None:
-        """Write a stock folder, whole or not at all, in the stored dtypes unless another is asked for."""
+        """Write a stock folder, whole or not at all, in the stored dtypes unless another is asked for, like bf16."""
+        dtype = code_of(dtype)
         write_folder(
             Path(out),
             self.planned(dtype),
@@ -136,6 +139,7 @@ class Checkpoint:
             max_shard_size=max_shard_size,
             extra_files=extra_files or {},
             progress=progress,
+            overwrite=overwrite,
         )
 
 

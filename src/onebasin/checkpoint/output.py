@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -10,9 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from onebasin.errors import BadOutput
+from onebasin.processes.signals import interruptible
 
 MARGIN = 32 * 2**20
 """Bytes kept free beside the weights, for the configuration, the tokenizer and the report."""
+
+OURS = {"certificate.json": {"output_drift", "aligned"}, "barrier.json": {"barrier"}, "demo.json": {"rows"}}
+"""The file that every output of ours has, and keys of which it holds one."""
 
 LARGEST = 100 * 2**20
 """Bytes; the largest tokenizers are a third of this."""
@@ -24,14 +29,20 @@ _WRITTEN_ANEW = {"config.json", "certificate.json", "alignment.json", "barrier.j
 _TRAINING = {"trainer_state.json", "training_args.json", "all_results.json", "train_results.json", "eval_results.json"}
 
 
-def check_output(out: Path, nbytes: int) -> None:
-    """Raise `BadOutput` unless `out` can become a new folder with `nbytes` of weights in it.  Writes nothing."""
+def check_output(out: Path, nbytes: int, *, overwrite: bool = False) -> None:
+    """Raise `BadOutput` unless `out` can become a new folder with `nbytes` of weights in it.  Writes nothing.
+
+    With `overwrite` it may also be one that onebasin has written.
+    """
     out = out.resolve()
     parent = out.parent
     if out.exists() and not out.is_dir():
         raise BadOutput(f"{out} is a file", expected="a new folder", next_step="give another output folder")
-    if out.is_dir() and any(out.iterdir()):
-        step = "give another output folder, or remove this one"
+    if out.is_dir() and any(out.iterdir()) and not (overwrite and is_ours(out)):
+        if overwrite:
+            step = "give another output folder, or remove this one yourself"
+            raise BadOutput(f"{out} was not written by onebasin", expected=" or ".join(OURS), next_step=step)
+        step = "give another output folder, or remove this one" + "; --overwrite replaces it" * is_ours(out)
         raise BadOutput(f"{out} is not empty", expected="a new or empty folder", next_step=step)
     if not parent.is_dir():
         raise BadOutput(f"{parent} is not a folder", next_step=f"create it first: mkdir -p {parent}")
@@ -47,25 +58,42 @@ def check_output(out: Path, nbytes: int) -> None:
         )
 
 
+def is_ours(folder: Path) -> bool:
+    """Whether a folder holds what `align`, `merge`, `widen`, `barrier` or `demo` write."""
+    for name, keys in OURS.items():
+        try:
+            found = json.loads((folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue
+        if isinstance(found, dict) and keys & found.keys():
+            return True
+    return False
+
+
 @contextmanager
-def whole_folder(out: Path, nbytes: int = 0) -> Iterator[Path]:
+def whole_folder(out: Path, nbytes: int = 0, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a hidden folder beside `out` to write to; it becomes `out` at the end.
 
-    If the block fails or is interrupted the hidden folder is removed and `out` is as before.
+    If the block fails or is interrupted, by SIGTERM or SIGHUP too, the hidden folder is removed and `out` is as before.
     """
-    check_output(out, nbytes)
+    check_output(out, nbytes, overwrite=overwrite)
     out = out.resolve()
-    partial = out.with_name(f".{out.name}.partial-{secrets.token_hex(4)}")
-    try:
-        partial.mkdir()
-        yield partial
-        partial.replace(out)
-    except OSError as error:
-        raise BadOutput(
-            f"{out} could not be written", found=error, next_step="nothing was written; check the disk and try again"
-        ) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    partial, old = (out.with_name(f".{out.name}.{what}-{secrets.token_hex(4)}") for what in ("partial", "old"))
+    with interruptible():
+        try:
+            partial.mkdir()
+            yield partial
+            if overwrite and out.is_dir():
+                out.replace(old)
+            partial.replace(out)
+        except OSError as error:
+            step = "nothing was written; check the disk and try again"
+            raise BadOutput(f"{out} could not be written", found=error, next_step=step) from error
+        finally:
+            if old.exists() and not out.exists():
+                old.replace(out)
+            shutil.rmtree(partial, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def is_carried(name: str) -> bool:

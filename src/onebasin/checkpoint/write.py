@@ -49,6 +49,7 @@ def write_folder(
     max_shard_size: int | str = "5GB",
     metadata: Mapping[str, str] = FORMAT,
     progress: Progress | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Write the folder `out`: weights, `config.json`, the files carried over from an input, `extra_files` by name.
 
@@ -60,7 +61,7 @@ def write_folder(
     if len(plan) != len(tensors):
         raise ValueError("two planned tensors have the same name")
     total, done = sum(tensor.nbytes for tensor in tensors), 0
-    with whole_folder(out, total) as partial:
+    with whole_folder(out, total, overwrite=overwrite) as partial:
         split = shards(tensors, max_shard_size)
         _write_json(partial / "config.json", config)
         if carry_from:

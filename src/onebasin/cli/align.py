@@ -7,8 +7,22 @@ from typing import Annotated
 
 import typer
 
-from onebasin.cli.recipe import FORMS, Device, DryRun, Json, Out, Quiet, Resume, Settings, carry_out, from_flags
+from onebasin.cli.recipe import (
+    FORMS,
+    Device,
+    DryRun,
+    Json,
+    Out,
+    Overwrite,
+    Resume,
+    Settings,
+    carry_out,
+    from_flags,
+)  # fmt: skip
+from onebasin.cli.watching import LogFile, LogTo, Quiet, Verbose, Watching
 from onebasin.methods.registry import names
+
+METHODS = "\b\nMethods:\n" + "\n".join(f"  {name:<11} {summary.partition(';')[0]}" for name, summary in names().items())
 
 Models = Annotated[
     list[str],
@@ -17,7 +31,7 @@ Models = Annotated[
 Method = Annotated[
     str | None,
     typer.Option(
-        help="; ".join(f"{name}: {summary}" for name, summary in names().items()) + ".",
+        help=f"How the models are brought together: {', '.join(names())}; listed below.",
         show_default="auto; without a head weight or activation",
     ),
 ]
@@ -51,18 +65,29 @@ Measured = Annotated[
 Samples = Annotated[int | None, typer.Option(help="How many inputs of the task to use, if not all.")]
 Length = Annotated[int | None, typer.Option(help="Tokens per text or window.")]
 Dtype = Annotated[
-    str | None, typer.Option(help="float32, bfloat16 or float16; as stored in the inputs when not given.")
+    str | None, typer.Option(help="float32, bfloat16 (bf16) or float16 (fp16); as stored in the inputs when not given.")
+]
+Memory = Annotated[
+    list[str] | None,
+    typer.Option(metavar="gpu=16GB,host=16GB", help="The most memory to take; a part of what is free if not given."),
 ]
 Shard = Annotated[str | None, typer.Option(help="Largest weight file, like 200MB.", show_default="5GB")]
+
+
+def limited(settings: list[str] | None, memory: list[str] | None) -> list[str]:
+    """The settings with those of memory, one key each."""
+    return [*(settings or ()), *(f"memory.{part.strip()}" for given in memory or () for part in given.split(","))]
 
 
 def align(
     models: Models, out: Out, method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Task = None,
     samples: Samples = None, length: Length = None, start: Start = None, steps: Steps = None, learn: Learn = None,
-    universe: Universe = None, device: Device = None, dtype: Dtype = None, max_shard_size: Shard = None,
+    universe: Universe = None, device: Device = None, memory: Memory = None, dtype: Dtype = None,
+    max_shard_size: Shard = None,
     mergekit: Annotated[bool, typer.Option("--mergekit", help="Also write mergekit.yaml for the average.")] = False,
-    settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, json: Json = False,
-    quiet: Quiet = False,
+    settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, overwrite: Overwrite = False,
+    json: Json = False, quiet: Quiet = False, verbose: Verbose = False, log_file: LogFile = None,
+    log_to: LogTo = None,
 ) -> None:  # fmt: skip
     """Rewrite B in A's coordinates: its outputs stay the same, and its weights can now be averaged with A's.
 
@@ -70,12 +95,14 @@ def align(
     them.  Where A cannot stay as it is (a tied head, a gain near zero), OUT/a, OUT/b, ... hold all of them.
     """
     recipe = from_flags(
-        "align", models, settings, method=method, weight__preset=preset, weight__spaces=spaces, task__data=task,
-        task__samples=samples, task__length=length, learned__start=start, learned__steps=steps, learned__learn=learn,
+        "align", models, limited(settings, memory), method=method, weight__preset=preset,
+        weight__spaces=spaces, task__data=task, task__samples=samples, task__length=length, learned__start=start,
+        learned__steps=steps, learned__learn=learn,
         universe__folder=universe, device=device, write__out=out, write__dtype=dtype,
         write__max_shard_size=max_shard_size, write__mergekit=mergekit or None,
     )  # fmt: skip
-    carry_out(recipe, json=json, quiet=quiet, dry_run=dry_run, resume=resume)
+    watching = Watching(quiet, verbose, log_file, log_to)
+    carry_out(recipe, watching, json=json, dry_run=dry_run, resume=resume, overwrite=overwrite)
 
 
 def merge(
@@ -88,22 +115,25 @@ def merge(
     ] = None,
     method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Measured = None, samples: Samples = None,
     length: Length = None, start: Start = None, steps: Steps = None, learn: Learn = None,
-    universe: Universe = None, device: Device = None, dtype: Dtype = None, max_shard_size: Shard = None,
-    settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, json: Json = False,
-    quiet: Quiet = False,
+    universe: Universe = None, device: Device = None, memory: Memory = None, dtype: Dtype = None,
+    max_shard_size: Shard = None,
+    settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, overwrite: Overwrite = False,
+    json: Json = False, quiet: Quiet = False, verbose: Verbose = False, log_file: LogFile = None,
+    log_to: LogTo = None,
 ) -> None:  # fmt: skip
     """Align all models with A, then write their weighted average as one stock checkpoint.
 
     With a task that has labels, the average is measured beside all models, their plain average and their ensemble.
     """
     recipe = from_flags(
-        "merge", models, settings, share=share, shares=shares and [shares], method=method,
+        "merge", models, limited(settings, memory), share=share, shares=shares and [shares], method=method,
         weight__preset=preset, weight__spaces=spaces, task__data=task, task__samples=samples,
         task__length=length, learned__start=start, learned__steps=steps, learned__learn=learn,
         universe__folder=universe, device=device, write__out=out, write__dtype=dtype,
         write__max_shard_size=max_shard_size,
     )  # fmt: skip
-    carry_out(recipe, json=json, quiet=quiet, dry_run=dry_run, resume=resume)
+    watching = Watching(quiet, verbose, log_file, log_to)
+    carry_out(recipe, watching, json=json, dry_run=dry_run, resume=resume, overwrite=overwrite)
 
 
 def barrier(
@@ -125,8 +155,11 @@ def barrier(
     device: Device = None,
     settings: Settings = None,
     dry_run: DryRun = False,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_file: LogFile = None,
 ) -> None:
     """Measure loss and metric between models as they are; align them first to see them aligned.
 
@@ -137,4 +170,4 @@ def barrier(
         "barrier", models, settings, task__data=task, task__samples=samples, task__length=length,
         task__batch_size=batch_size, path=path, points=points, device=device, write__out=out,
     )  # fmt: skip
-    carry_out(recipe, json=json, quiet=quiet, dry_run=dry_run)
+    carry_out(recipe, Watching(quiet, verbose, log_file), json=json, dry_run=dry_run, overwrite=overwrite)

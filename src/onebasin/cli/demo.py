@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from onebasin.cli.output import console, print_json, print_table, progress, warn
-from onebasin.cli.recipe import Json, Quiet
+from onebasin.cli.output import console, print_json, print_table
+from onebasin.cli.recipe import Json, Overwrite
+from onebasin.cli.watching import LogFile, Quiet, Verbose, Watching, watch
 
 
 class Kind(StrEnum):
@@ -26,8 +27,11 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="New folder.")] = Path("demo"),
     task: Annotated[Kind, typer.Option(help="Vision Transformers on drawn shapes, or GPT-2s on Python.")] = Kind.image,
     quick: Annotated[bool, typer.Option("--quick", help="Shorter training: half a minute, rougher figures.")] = False,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_file: LogFile = None,
 ) -> None:
     """Train two small Transformers from different seeds, align them by every method, and compare their averages.
 
@@ -35,16 +39,14 @@ def demo(
     """
     from onebasin.checkpoint import check_output
 
-    check_output(out, 0)
+    check_output(out, 0, overwrite=overwrite)
     if not json:
         typer.echo(f"{WORDS[task]}, trained here from seeds 0 and 1, then aligned by every method")
-    with progress(quiet) as tick:
-        tick("loading torch and transformers")
+    with watch(Watching(quiet, verbose, log_file)) as (watched, _):
+        watched.tick("loading torch and transformers")
         from onebasin.demo import VARIANTS, demonstrate
-        from onebasin.recipes.notes import keep_warnings
 
-        with keep_warnings(warn):
-            report = demonstrate(VARIANTS[task.value, quick], out, tick)
+        report = demonstrate(VARIANTS[task.value, quick], out, watched.tick, overwrite=overwrite)
     if json:
         print_json(report)
     else:

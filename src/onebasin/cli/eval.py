@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from onebasin.cli.output import print_json, progress, warn
-from onebasin.cli.recipe import FORMS, Device, Json, Quiet
+from onebasin.cli.output import print_json
+from onebasin.cli.recipe import FORMS, Device, Json
+from onebasin.cli.watching import LogFile, Quiet, Verbose, Watching, watch
 
 
 def evaluate(
@@ -22,6 +23,8 @@ def evaluate(
     device: Device = None,
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_file: LogFile = None,
 ) -> None:
     """Measure loss and metric of models, of any class that the task fits, with standard errors.
 
@@ -29,11 +32,10 @@ def evaluate(
     """
     from onebasin.api import evaluate as measure
     from onebasin.cli.results import print_scores
-    from onebasin.recipes.notes import keep_warnings
 
-    with keep_warnings(warn), progress(quiet) as tick:
+    with watch(Watching(quiet, verbose, log_file)) as (watched, _):
         found = measure(
             *models, task=task, ensemble=ensemble, samples=samples, length=length, batch_size=batch_size,
-            device=device or "auto", tick=tick,
+            device=device or "auto", tick=watched.tick,
         ).as_dict()  # fmt: skip
     print_json(found) if json else print_scores(found)

@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from onebasin.cli.pace import Pace
+
 console = Console(highlight=False, soft_wrap=True)
 if not console.is_terminal:
     console.width = 132  # piped output is read by programs and pasted by people: no early wrapping
@@ -48,7 +50,7 @@ def warn(text: str) -> None:
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Callable[..., None]]:
-    """One line on stderr, called with (step, done, total): the step, a bar where there is a total, the time so far.
+    """One line on stderr, called with (step, done, total): the step, the time so far; a bar and the time left.
 
     Silent when stderr is not a terminal.
     """
@@ -57,11 +59,14 @@ def progress(quiet: bool = False) -> Iterator[Callable[..., None]]:
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn()
+    bar, left = BarColumn(bar_width=24), TextColumn("{task.fields[left]}")
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), bar, TimeElapsedColumn(), left
     with Progress(*columns, console=messages, transient=True) as live:
-        line = live.add_task("starting", total=None)
+        line = live.add_task("starting", total=None, left="")
+        pace = Pace()
 
         def tick(step: str, done: float = 0, total: float = 0) -> None:
-            live.update(line, description=step, completed=done, total=total or None)
+            left = pace.left(step, done, total)
+            live.update(line, description=step, completed=done, total=total or None, left=left)
 
         yield tick

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onebasin.cli.output import print_json, progress, warn
+from onebasin.cli.output import print_json
+from onebasin.cli.watching import LogFile, LogTo, Quiet, Verbose, Watching, stamped, watch
+from onebasin.processes.ranks import rank
 
 if TYPE_CHECKING:
     from onebasin.recipes import Recipe
@@ -18,15 +20,17 @@ FORMS = (
 )
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="New folder.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the output folder if an earlier run of onebasin wrote it.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any key of the recipe, like weight.sweeps=5; repeatable."),
 ]
-Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.", show_default="auto")]
+Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.", show_default="auto")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, print the plan, write nothing.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with learning that was interrupted.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
 
 
 def given(**flags: Any) -> dict[str, Any]:
@@ -52,18 +56,34 @@ def from_flags(verb: str, models: list[str], settings: list[str] | None, **flags
     return parse(document, settings or ())
 
 
-def carry_out(recipe: Recipe, *, json: bool, quiet: bool, dry_run: bool = False, resume: bool = False) -> None:
-    """Run a recipe, or only its checks, and print what came of it."""
+def carry_out(
+    recipe: Recipe, watching: Watching, *, json: bool, dry_run: bool = False, resume: bool = False,
+    overwrite: bool = False,
+) -> None:  # fmt: skip
+    """Run a recipe, or only its checks, and print what came of it; of several processes the first prints."""
+    from onebasin.recipes import prepare, run
+
+    if dry_run and rank():
+        return
+    with watch(watching) as (watched, told):
+
+        def say(text: str) -> None:
+            watched.file(stamped(text))
+            if not watching.quiet and not rank():
+                typer.echo(f"onebasin: {text}", err=True)
+
+        if dry_run:
+            report = prepare(recipe, watched.tick, overwrite=overwrite).as_dict()
+        else:
+            report = run(recipe, watched.tick, resume=resume, overwrite=overwrite, say=say, told=told)
+    if not rank():
+        _print(recipe, report, json=json, dry_run=dry_run)
+
+
+def _print(recipe: Recipe, report: dict[str, Any], *, json: bool, dry_run: bool) -> None:
     from onebasin.cli.results import print_aligned, print_measured, print_plan
-    from onebasin.recipes import Barrier, prepare, run
-    from onebasin.recipes.notes import keep_warnings
+    from onebasin.recipes import Barrier
 
-    def say(text: str) -> None:
-        if not quiet:
-            typer.echo(f"onebasin: {text}", err=True)
-
-    with keep_warnings(warn), progress(quiet) as tick:
-        report = prepare(recipe, tick).as_dict() if dry_run else run(recipe, tick, resume=resume, say=say)
     if json:
         print_json(report)
     elif dry_run:
@@ -82,11 +102,16 @@ def run(
     settings: Settings = None,
     dry_run: DryRun = False,
     resume: Resume = False,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_file: LogFile = None,
+    log_to: LogTo = None,
 ) -> None:
     """Align, merge or measure as a file says.  The folders that this writes hold the recipe that made them."""
     from onebasin.recipes import load
 
     found = load(recipe, settings or (), out=out)
-    carry_out(found, json=json, quiet=quiet, dry_run=dry_run, resume=resume)
+    watching = Watching(quiet, verbose, log_file, log_to)
+    carry_out(found, watching, json=json, dry_run=dry_run, resume=resume, overwrite=overwrite)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onebasin.cli.output import console, print_json, print_table, progress
+from onebasin.cli.output import console, print_json, print_table
+from onebasin.cli.watching import LogFile, Quiet, Verbose, Watching, watch
 
 if TYPE_CHECKING:
     from onebasin.verification.verify import Verification
@@ -18,7 +19,9 @@ def verify(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a Hub id.")] = None,
     seed: Annotated[int, typer.Option(help="Which random symmetries and inputs to draw.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_file: LogFile = None,
 ) -> None:
     """Draw random symmetries of a model and measure how far its outputs move.
 
@@ -29,9 +32,9 @@ def verify(
     from onebasin.verification.verify import verify as measure
 
     checkpoint = Checkpoint.open(a, revision)
-    with progress(quiet) as tick:
-        checkpoint.check_values(lambda done, total: tick("checking that every number is finite", done, total))
-        result = measure(checkpoint, seed=seed, tick=tick)
+    with watch(Watching(quiet, verbose, log_file)) as (watched, _):
+        checkpoint.check_values(lambda *done: watched.tick("checking that every number is finite", *done))
+        result = measure(checkpoint, seed=seed, tick=watched.tick)
     if json:
         print_json({**asdict(result), "holds": result.holds})
     else:

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from onebasin.checkpoint import Checkpoint, check_output
-from onebasin.cli.output import print_json, progress
-from onebasin.cli.recipe import Json, Out, Quiet
+from onebasin.cli.output import print_json
+from onebasin.cli.recipe import Json, Out, Overwrite
+from onebasin.cli.watching import LogFile, Quiet, Verbose, Watching, watch
 from onebasin.ensemble.words import describe_drift
-from onebasin.errors import OnebasinError
+from onebasin.errors import BadOutput, OnebasinError
 
 Sizes = Annotated[
     list[str],
@@ -27,8 +28,11 @@ def widen(
         str, typer.Option(help="Additional units and heads: zero, or split (copies that share their outputs).")
     ] = "zero",
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a Hub id.")] = None,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_file: LogFile = None,
 ) -> None:
     """Write the same function as a larger model: residual width, FFN width, heads, head width, eps.
 
@@ -38,15 +42,17 @@ def widen(
 
     checkpoint = Checkpoint.open(a, revision)
     settings = dict(_setting(text) for text in sizes)
-    check_output(out, 0)
-    with progress(quiet) as tick:
-        checkpoint.check_values(lambda done, total: tick("checking that every number is finite", done, total))
-        tick("widening")
+    check_output(out, 0, overwrite=overwrite)
+    if checkpoint.store.folder.resolve().is_relative_to(out.resolve()):
+        raise BadOutput("The output would replace an input", found=out, next_step="give another output folder")
+    with watch(Watching(quiet, verbose, log_file)) as (watched, _):
+        checkpoint.check_values(lambda *done: watched.tick("checking that every number is finite", *done))
+        watched.tick("widening")
         wide = larger(checkpoint, settings, extra=extra).in_memory()
         report = _report(checkpoint, wide, settings)
         wide.save(
             out, extra_files={"certificate.json": _json.dumps(report, indent=2) + "\n"},
-            progress=lambda done, total: tick("writing", done, total),
+            progress=lambda *done: watched.tick("writing", *done), overwrite=overwrite,
         )  # fmt: skip
     if json:
         print_json(report)

@@ -25,14 +25,14 @@ POINTS = 11
 SEEDS = (0, 1)
 
 
-def demonstrate(variant: Variant, out: Path, tick: Tick = silent) -> dict[str, Any]:
+def demonstrate(variant: Variant, out: Path, tick: Tick = silent, *, overwrite: bool = False) -> dict[str, Any]:
     """Everything of the demo in the new folder `out`; what was measured comes back as plain data.
 
     `a` and `b` are the trained models, a folder with the name of a method holds b aligned by it, `merged` the average
     of a and the learned one: stock checkpoints, all of them.
     """
     begin = time.perf_counter()
-    with whole_folder(out) as folder:
+    with whole_folder(out, overwrite=overwrite) as folder:
         train_pair(variant, {seed: folder / name for name, seed in zip("ab", SEEDS, strict=True)}, tick)
         trained = time.perf_counter() - begin
         rows = [measured(variant, folder, PLAIN, folder / "b", 0.0, tick)]
@@ -76,7 +76,7 @@ def carry_out(folder: Path, document: dict[str, Any], b: Path, out: Path | None,
     """Run a recipe on `a` and another model."""
     write = {} if out is None else {"write": {"out": str(out)}}
     models = [str(folder / "a"), str(b)]
-    return run(parse({"onebasin": FORMAT, "models": models, "device": "cpu", **document, **write}), tick)
+    return run(parse({"onebasin": FORMAT, "models": models, "device": "cpu", **document, **write}), tick, keep=False)
 
 
 def measured(variant: Variant, folder: Path, method: str, b: Path, seconds: float, tick: Tick) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from onebasin.alignment import Alignment, transport
 from onebasin.canonical.rewrites import split_gain
 from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.sharing import Shared
 from onebasin.checkpoint.sources import Source, live, opened
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.ensemble.storage import save_universe
@@ -46,7 +47,7 @@ class Move:
 
 
 @dataclass(frozen=True, repr=False)
-class Aligned:
+class Aligned(Shared):
     """An ensemble, one move for each of its models, and the course of the run that found them, as plain data.
 
     `why_canonical` is a reason why the first model cannot stay as it is.  `certificate` says how the models were

@@ -94,13 +94,3 @@ def predictions(
     for inputs, labels in task.batches(batch_size):
         cast = {n: x.to(device, dtype if x.is_floating_point() else x.dtype) for n, x in inputs.items()}
         yield model(**cast, **extra).logits, labels.to(device)
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto` is a GPU where there is one."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise BadTask(f"There is no device {name!r}", expected="auto, cpu or cuda", found=name, next_step="use auto")
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
-        raise BadTask("torch finds no GPU here", expected="cuda", found="cpu only", next_step="use --device cpu")
-    return torch.device("cuda" if there and name != "cpu" else "cpu")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ import torch
 from torch import Tensor
 
 from onebasin.errors import Diverged, Stopped
+from onebasin.events import Callback, End, Step, Validation
 from onebasin.learn.state import check_same, load_state, save_state
-from onebasin.learn.steps import Steps, under
+from onebasin.learn.steps import Steps, under, widest
 from onebasin.options import write_section
 from onebasin.paths.laws import PLACES, centre, of_two
-from onebasin.processes import Signals
+from onebasin.processes.signals import Signals
 from onebasin.tasks import Task
 
 
@@ -42,27 +42,6 @@ class Point:
         return max(self.heights, default=self.midpoint)
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Where a run is; as text, one line.
-
-    `barrier` is the midpoint on the validation samples less the mean end, where all `models` have the same share.
-    """
-
-    step: int
-    steps: int
-    loss: float
-    barrier: float
-    seconds_left: float
-    models: int = 2
-
-    def __str__(self) -> str:
-        minutes, seconds = divmod(round(self.seconds_left), 60)
-        place = "½" if self.models == 2 else "the centre"
-        barrier = f"barrier at {place} about {max(self.barrier, 0.0):.4f}"
-        return f"step {self.step}/{self.steps}, loss {self.loss:.4f}, {barrier}, {minutes}:{seconds:02d} left"
-
-
 class Run:
     """One optimisation, kept in `folder` if there is one: `train` begins where the state there ends."""
 
@@ -75,14 +54,24 @@ class Run:
         self.models = len(steps.objective.ends)
         self._start = time.perf_counter()
 
-    def train(self, tick: Callable[[Progress], None] = lambda progress: None) -> None:
+    def train(self, told: Callback | None = None) -> None:
         """Optimise until the last step or the early stop, and leave the best latents in the objective."""
+        told, problem = told or Callback(), None
+        try:
+            self._take_up()
+            self._optimise(told)
+            self.steps.put(self.best)
+        except BaseException as error:
+            problem = type(error).__name__
+            raise
+        finally:
+            told.on_end(self._end(problem))
+
+    def _optimise(self, told: Callback) -> None:
         options, steps = self.options, self.steps
-        self._take_up()
         self.ends = self.ends or tuple(self._validate(end, still=True) for end in torch.eye(self.models))
-        mean_end = sum(self.ends) / self.models
         if not self.history:
-            self._record(None)
+            self._record(None, told)
         elif self.history[-1].heights:
             steps.aim(self.history[-1].heights)
         first, start = steps.done, time.perf_counter()
@@ -90,20 +79,30 @@ class Run:
             while steps.done < options.steps and not 0 < options.patience <= self.stale:
                 steps.one()
                 last = steps.done == options.steps
-                told = last or steps.done % options.log_every == 0
-                if told:
-                    left = (time.perf_counter() - start) / (steps.done - first) * (options.steps - steps.done)
-                    barrier = self.history[-1].midpoint - mean_end
-                    tick(Progress(steps.done, options.steps, self._train_loss(), barrier, left, self.models))
+                looked = last or steps.done % options.log_every == 0
+                if looked:
+                    speed = (steps.done - first) / (time.perf_counter() - start)
+                    told.on_step(self._step(self._train_loss(), speed))
                 if last or steps.done % options.eval_every == 0:
-                    self._record(self._train_loss())
+                    self._record(self._train_loss(), told)
                 alone = steps.world.size == 1
-                stop = steps.world.any(signals.received, steps.device) if told or alone else None
+                stop = steps.world.any(signals.received, steps.device) if looked or alone else None
                 if last or stop or steps.done % options.save_every == 0:
                     self._save()
                 if stop:
                     raise self._stopped(stop)
-        steps.put(self.best)
+
+    def _step(self, loss: float, speed: float) -> Step:
+        done, steps = self.steps.done, self.options.steps
+        return Step(done, steps, loss, self._barrier(self.history[-1]), speed, (steps - done) / speed, self.models)
+
+    def _barrier(self, point: Point) -> float:
+        return point.midpoint - sum(self.ends) / self.models
+
+    def _end(self, problem: str | None) -> End:
+        best = next((point for point in self.history if point.step == self.best_step), None)
+        midpoint, barrier = (best.midpoint, self._barrier(best)) if best else (None, None)
+        return End(self.steps.done, self.best_step, midpoint, barrier, self._seconds(), problem)
 
     def _seconds(self) -> float:
         return self.before + time.perf_counter() - self._start
@@ -119,7 +118,7 @@ class Run:
             )
         return loss
 
-    def _record(self, train_loss: float | None) -> None:
+    def _record(self, train_loss: float | None, told: Callback) -> None:
         """Validate; the best so far keeps its latents."""
         self.steps.objective.each_side("settle")
         if self.options.law == "highest":
@@ -135,6 +134,7 @@ class Run:
         if better:
             self.best_step, self.best = self.steps.done, self.steps.latents()
         self.steps.forget()
+        told.on_validation(Validation(now.step, train_loss, midpoint, self._barrier(now), better, now.seconds))
 
     def _heights(self) -> tuple[float, list[float]]:
         """The loss of the midpoint, and the heights of the path over the straight line between its ends."""
@@ -146,12 +146,12 @@ class Run:
     def _validate(self, share: Tensor, *, still: bool = False) -> float:
         """The loss at λ on the whole validation task; with `still`, of the models as they were before learning."""
         objective, device = self.steps.objective, self.steps.device
-        training, total, count = objective.model.training, torch.zeros((), dtype=torch.float64, device=device), 0
+        training, total, count = objective.model.training, torch.zeros((), dtype=widest(device), device=device), 0
         objective.model.eval()
         share = share.to(device, objective.dtype)
         call = objective.at(share, still=still)
         for inputs, labels in self.validation.batches(max(self.options.batch // self.steps.world.size, 1)):
-            total += call(inputs, objective.target(inputs, labels, share)).double() * labels.numel()
+            total += call(inputs, objective.target(inputs, labels, share)).to(total.dtype) * labels.numel()
             count += labels.numel()
         objective.model.train(training)
         return self.steps.world.agreed(float(total) / count, device)
@@ -188,11 +188,6 @@ class Run:
         return "nothing is kept" if self.folder is None else f"the last good state is kept in {self.folder}"
 
     def _stopped(self, signal: str) -> Stopped:
-        step = (
-            "run the same again to go on (command line: with --resume)"
-            if self.folder
-            else "give a folder for the state next time"
-        )
-        return Stopped(
-            f"Learning was stopped by {signal} after step {self.steps.done}", found=self._kept(), next_step=step
-        )
+        again = "go on (command line: with --resume)" if self.folder else "begin anew"
+        what = f"Learning was stopped by {signal} after step {self.steps.done}"
+        return Stopped(what, found=self._kept(), next_step=f"run the same again to {again}")

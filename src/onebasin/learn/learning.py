@@ -6,7 +6,7 @@ third paper).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,9 +16,10 @@ import torch
 
 from onebasin.alignment import Alignment, transport
 from onebasin.ensemble.aligned import Aligned, Move
+from onebasin.events import Callback
 from onebasin.landscape.teacher import check_labelled, check_predicts
 from onebasin.learn.coordinates import Coordinates
-from onebasin.learn.course import Progress, Run
+from onebasin.learn.course import Run
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.stacks import OURS, Variation, free_gains
@@ -27,7 +28,8 @@ from onebasin.learn.steps import Steps
 from onebasin.maps import Map
 from onebasin.options import write_section
 from onebasin.paths.laws import law_for
-from onebasin.processes import World, own_device, processes
+from onebasin.processes.devices import own_device
+from onebasin.processes.world import World, processes
 from onebasin.spec import ModelSpec
 from onebasin.tasks import Task, Training, training
 from onebasin.tasks.batches import Batches
@@ -44,13 +46,13 @@ def learn(
     *,
     device: torch.device | str = "cpu",
     folder: Path | None = None,
-    tick: Callable[[Progress], None] = lambda progress: None,
+    told: Callback | None = None,
 ) -> Aligned:
     """Refine the maps of all models by the loss among them; the first model stays, or all move.
 
     `task` is what to learn from; of a text all of it, not only its windows.  `validation` is a task of its own, or how
     many samples of `task` to hold back.  In `folder` the state is kept; a run that finds one there goes on with it,
-    from the maps it began with.
+    from the maps it began with.  `told` is told how it goes, by the first of several processes.
     """
     ensemble, options = start.ensemble, (options or LearnedMatching()).for_task(task)
     check_predicts(ensemble.models[0])
@@ -58,9 +60,8 @@ def learn(
         options = replace(options, law=law_for(options.law, len(ensemble)))  # type: ignore[arg-type]
     if options.loss == "task":
         check_labelled(task)
-    bases = _bases(start, folder)
     with processes(torch.device(device)) as world, _matmul_precision():
-        where = own_device(torch.device(device))
+        where, bases = own_device(torch.device(device)), world.of_first(_bases(start, folder))
         data, held = training(task), validation
         if isinstance(held, int):
             data, held = data.split(held)
@@ -73,7 +74,7 @@ def learn(
             for m, base in enumerate(bases[1:], 1):
                 base.save(folder / BASE / str(m))
         run = Run(steps, held.to(where), folder, about)
-        run.train(tick if not world.rank else lambda progress: None)
+        run.train(told if not world.rank else None)
         return _result(run, start, bases, variation)
 
 

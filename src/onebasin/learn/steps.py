@@ -13,7 +13,7 @@ from onebasin.learn.optimizer import optimizer, rate
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.stacks import OURS, Variation
 from onebasin.paths.laws import draw_shares, of_two, where_highest
-from onebasin.processes import World
+from onebasin.processes.world import World
 from onebasin.tasks.batches import Batches
 
 Tensors = dict[str, Tensor]
@@ -36,7 +36,7 @@ class Steps:
         self.beside = variation.beside(objective.sides)
         self.loss = backward_pass(objective, options, self.device)
         self.done, self.counted = 0, 0
-        self.total = torch.zeros((), dtype=torch.float64, device=self.device)
+        self.total = torch.zeros((), dtype=widest(self.device), device=self.device)
 
     def one(self) -> None:
         """Take a step.  Nothing here waits for the device."""
@@ -64,8 +64,8 @@ class Steps:
         self.shares = of_two(where_highest(self._drawn[:, 1], heights)).to(self.shares)
 
     def mean_loss(self) -> float:
-        """Over the batches since `forget`; this waits."""
-        return float(self.total) / max(self.counted, 1)
+        """Over the batches since `forget`, of all processes; this waits."""
+        return float(self.world.mean(self.total)) / max(self.counted, 1)
 
     def forget(self) -> None:
         self.total.zero_()
@@ -104,6 +104,11 @@ class Steps:
         torch.set_rng_state(tensors["random/cpu"])
         if self.device.type == "cuda" and "random/cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """The type for sums: Apple's GPUs have no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def backward_pass(objective: Objective, options: LearnedMatching, device: torch.device) -> Callable[..., Tensor]:

@@ -42,11 +42,11 @@ class Activation(ActivationMatching, Method):
         from onebasin.match.pages import Pages
 
         assert data is not None
-        probes = data.first(min(len(data), PROBES)).to(job.device)
+        probes = data.first(min(len(data), PROBES)).to(job.solver)
 
         def match(a: Checkpoint, b: Checkpoint, start: Alignment | None) -> Matched:
-            first, second = (stock_model(form, torch.float32).to(job.device) for form in (a, b))
-            pages = Pages.of(a, b, job.device)
+            first, second = (stock_model(form, torch.float32).to(job.solver) for form in (a, b))
+            pages = Pages.of(a, b, job.solver)
             batches = (inputs for inputs, _ in probes.batches(job.batch_size))
             return match_activations(pages, first, second, batches, self, tick=job.tick).to("cpu")
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from onebasin.errors import BadRecipe
+from onebasin.events import Callback, Callbacks, Step
 from onebasin.learn.options import LearnedMatching
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
-from onebasin.methods.method import CHOSE, Job, Method
+from onebasin.methods.method import CHOSE, Job, Method, Tick
 from onebasin.papers.options import PaperLearning
 
 if TYPE_CHECKING:
@@ -99,8 +100,18 @@ class Learned(LearnedMatching, Method):
 
         return learn(
             start, data, held, self, variation_of(self.paper, self.seed), device=job.device, folder=job.state,
-            tick=lambda now: job.tick(f"learning: {now}", now.step, now.steps),
+            told=Callbacks([Shown(job.tick), job.told]),
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shown(Callback):
+    """Steps of learning as progress."""
+
+    tick: Tick
+
+    def on_step(self, step: Step) -> None:
+        self.tick(f"learning: {step}", step.step, step.steps)
 
 
 def held_back(data: Training) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
+from onebasin.events import Callback
 from onebasin.match.options import Gathering
 from onebasin.match.room import Memory
 from onebasin.options import Options
@@ -42,7 +43,8 @@ class Job:
     """What a run has besides its models and its data.
 
     `state` is where learning keeps what it has reached; `gathering` is how more than two models come together;
-    `batch_size` is how many inputs are run at a time to look at activations; `memory` is the most to take.
+    `batch_size` is how many inputs are run at a time to look at activations; `memory` is the most to take; `tick` is
+    told what is being done, and `told` how learning goes.
     """
 
     device: torch.device
@@ -51,6 +53,14 @@ class Job:
     batch_size: int = BATCH
     tick: Tick = silent
     memory: Memory = field(default_factory=Memory)
+    told: Callback = field(default_factory=Callback)
+
+    @property
+    def solver(self) -> torch.device:
+        """Where float64 is at home: Apple's GPUs have none, so matches are solved on the CPU."""
+        import torch
+
+        return torch.device("cpu") if self.device.type == "mps" else self.device
 
 
 class Method(Options):

@@ -35,12 +35,12 @@ class Weight(WeightMatching, Method):
         from onebasin.match.weights import match_weights
         from onebasin.papers.strategies import strategy_of
 
-        room = job.memory.room(job.device, ensemble.spec)
+        room = job.memory.room(job.solver, ensemble.spec)
         keep = 16 * sum(map(prod, ensemble.spec.keys.values())) <= room  # both models in float64
 
         def match(a: Checkpoint, b: Checkpoint, start: Alignment | None) -> Matched:
-            pages = Pages.of(a, b, job.device, keep=keep)
+            pages = Pages.of(a, b, job.solver, keep=keep)
             return match_weights(pages, self, strategy_of(self.paper), start=start, tick=job.tick).to("cpu")
 
-        with ensemble.resting(job.device, 0 if keep else room):
+        with ensemble.resting(job.solver, 0 if keep else room):
             return match_ensemble(ensemble, match, job.gathering, job.tick)

@@ -12,14 +12,14 @@ from typing import Any, Literal
 import yaml
 
 from onebasin.errors import BadRecipe
-from onebasin.landscape import pick_device
 from onebasin.match.options import Gathering
 from onebasin.methods.method import Method
 from onebasin.methods.registry import methods, named_by, names, read_method, resolve_name, write_method
 from onebasin.options import all_keys, convert, known_keys, read_section, unknown_key, write_section
 from onebasin.paths.points import POINTS, SIDE
+from onebasin.processes.devices import Device, pick_device
 from onebasin.recipes.moved import refuse_old_keys
-from onebasin.recipes.recipe import VERBS, Aligning, Barrier, Device, Merge, Recipe
+from onebasin.recipes.recipe import VERBS, Aligning, Barrier, Merge, Recipe
 from onebasin.tasks import on_files
 
 FORMAT = 2

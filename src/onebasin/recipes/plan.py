@@ -10,18 +10,19 @@ from typing import Any
 
 import torch
 
-from onebasin.checkpoint import DTYPES, Checkpoint, check_output, shards
+from onebasin.checkpoint import Checkpoint, check_output, shards
+from onebasin.checkpoint.dtypes import code_of
 from onebasin.ensemble.ensemble import Ensemble, check_models
 from onebasin.ensemble.inspection import FLOAT64, describe
 from onebasin.ensemble.storage import load_universe
 from onebasin.ensemble.words import describe_gauge, letter, name_of
-from onebasin.errors import BadRecipe
-from onebasin.landscape import pick_device
+from onebasin.errors import BadOutput, BadRecipe
 from onebasin.methods.method import Method, Tick, silent
 from onebasin.methods.registry import default_method, read_method
 from onebasin.paths import FactorPath, path_between
+from onebasin.processes.devices import pick_device
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
-from onebasin.tasks import Task, load_task
+from onebasin.tasks import Task, load_task, on_files
 from onebasin.widening.pair import one_size
 
 
@@ -30,7 +31,8 @@ class Plan:
     """Checked models and the data; `writes` maps folders inside the output to bytes of weights.
 
     `recipe` has a method with all its options decided, and `because` says why where none was named.  `ensemble` holds
-    the models in canonical form; measuring takes them as they are.  `memory` is about how many bytes it takes.
+    the models in canonical form; measuring takes them as they are.  `memory` is about how many bytes it takes,
+    `overwrite` whether an earlier output may be replaced.
     """
 
     recipe: Recipe
@@ -42,6 +44,7 @@ class Plan:
     writes: Mapping[str, int] = field(default_factory=dict)
     memory: int = 0
     because: str | None = None
+    overwrite: bool = False
 
     @property
     def alignment(self) -> tuple[Align | Merge, Method]:
@@ -72,17 +75,21 @@ class Plan:
                 "writes": dict(self.writes), "memory": self.memory}  # fmt: skip
 
 
-def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint] | None = None) -> Plan:
+def prepare(
+    recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint] | None = None, overwrite: bool = False
+) -> Plan:
     """Check all inputs of a run, the output folder included.  Writes nothing.
 
-    `opened` are the models where they are open already; then the output folder may be chosen later.
+    `opened` are the models where they are open already; then the output folder may be chosen later.  With `overwrite`
+    that may be an earlier output.
     """
     device = pick_device(recipe.device)
     if opened is None and recipe.write.out is None and not isinstance(recipe, Barrier):
         raise BadRecipe("write.out is missing", expected="a new folder", next_step="give -o OUT")
-    _check_out(recipe, 0)
+    _check_out(recipe, 0, overwrite)
     models = tuple(opened or (Checkpoint.open(model.path, model.revision) for model in recipe.models))
     check_models(models)
+    _spare_inputs(recipe, models)
     task = recipe.task
     data = load_task(task.data, *models, samples=task.samples, length=task.length) if task else None
     for model in models:
@@ -90,12 +97,12 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
             model.check_values(lambda done, total: tick("checking that every number is finite", done, total))
     if isinstance(recipe, Barrier):
         path_between(recipe.path, *models)
-        return Plan(recipe, models, data, device)
-    return _plan_alignment(recipe, Ensemble.of_checked(models), data, device, tick)
+        return Plan(recipe, models, data, device, overwrite=overwrite)
+    return _plan_alignment(recipe, Ensemble.of_checked(models), data, device, tick, overwrite)
 
 
 def _plan_alignment(
-    recipe: Align | Merge, ensemble: Ensemble, data: Task | None, device: torch.device, tick: Tick
+    recipe: Align | Merge, ensemble: Ensemble, data: Task | None, device: torch.device, tick: Tick, overwrite: bool
 ) -> Plan:
     models, method, because = ensemble.models, recipe.method, None
     if method is None:
@@ -108,14 +115,15 @@ def _plan_alignment(
         load_universe(recipe.universe.folder, models)
     tick("what will be written")
     written, reason = ensemble.in_one_gauge(ensemble.forms, method.why_canonical(ensemble.spec))
-    parts, code = parts_of(recipe, written, reason), dtype_code(recipe.write.dtype)
+    parts, code = parts_of(recipe, written, reason), code_of(recipe.write.dtype)
     planned = {x: part.planned(code) for x, part in parts.items()}
     for tensors in planned.values():
         shards(tensors, recipe.write.max_shard_size)
     writes = {folder: sum(tensor.nbytes for tensor in tensors) for folder, tensors in planned.items()}
-    _check_out(recipe, sum(writes.values()))
+    _check_out(recipe, sum(writes.values()), overwrite)
     memory = memory_of(ensemble, learns=method.learns)
-    return Plan(recipe, models, data, device, ensemble, describe_gauge(reason), writes, memory, because)
+    gauge = describe_gauge(reason)
+    return Plan(recipe, models, data, device, ensemble, gauge, writes, memory, because, overwrite)
 
 
 def memory_of(ensemble: Ensemble, *, learns: bool) -> int:
@@ -135,11 +143,19 @@ def parts_of(recipe: Align | Merge, models: Sequence[Checkpoint], reason: str | 
     return {letter(i).lower(): model for i, model in enumerate(models) if i or reason is not None}
 
 
-def dtype_code(name: str | None) -> str | None:
-    """The safetensors code of a dtype's name."""
-    return next((code for code, dtype in DTYPES.items() if dtype.name == name), None)
-
-
-def _check_out(recipe: Recipe, nbytes: int) -> None:
+def _check_out(recipe: Recipe, nbytes: int, overwrite: bool) -> None:
     if recipe.write.out is not None:
-        check_output(Path(recipe.write.out), nbytes)
+        check_output(Path(recipe.write.out), nbytes, overwrite=overwrite)
+
+
+def _spare_inputs(recipe: Recipe, models: Sequence[Checkpoint]) -> None:
+    """Refuse an output folder that holds an input: it would be gone with what is overwritten."""
+    read = [model.store.folder for model in models]
+    if isinstance(recipe, Align | Merge) and recipe.universe is not None and recipe.universe.folder is not None:
+        read.append(Path(recipe.universe.folder))
+    if recipe.task is not None:
+        on_files(recipe.task.data, lambda name: read.append(Path(name)) or name)  # type: ignore[func-returns-value]
+    for path in read if recipe.write.out is not None else ():
+        if path.resolve().is_relative_to(Path(str(recipe.write.out)).resolve()):
+            step = "give another output folder"
+            raise BadOutput("The output would replace an input", found=path, next_step=step)

@@ -10,8 +10,8 @@ from onebasin.match.options import Gathering
 from onebasin.match.room import Memory
 from onebasin.methods.method import BATCH, Method
 from onebasin.options import Count, Options, Share, Size, Within
+from onebasin.processes.devices import Device
 
-Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 
 
@@ -69,6 +69,11 @@ class Aligning(Options):
     task: Task | None = None
     device: Device = "auto"
     memory: Memory = field(default_factory=Memory)
+
+    @property
+    def learns(self) -> bool:
+        """Whether several processes have something to share; the method that is chosen for a model may learn."""
+        return self.method is None or self.method.learns
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,6 +145,7 @@ class Barrier(Options):
     """
 
     verb: ClassVar[str] = "barrier"
+    learns: ClassVar[bool] = False
     models: tuple[Model, ...]
     task: Task
     path: Literal["factor", "circuit"] = "factor"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -16,16 +17,20 @@ from onebasin import __version__
 from onebasin.checkpoint import Checkpoint, whole_folder
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.words import name_of
-from onebasin.errors import BadOutput
+from onebasin.errors import BadOutput, OnebasinError
+from onebasin.events import Callback
 from onebasin.landscape import Curve, Surface, measure
 from onebasin.match.options import Gathering
 from onebasin.methods.method import BATCH, Job, Tick, silent
 from onebasin.paths import path_between
 from onebasin.paths.points import grid
+from onebasin.processes.devices import pick_device
+from onebasin.processes.ranks import rank
+from onebasin.processes.world import World, processes
 from onebasin.recipes.document import plain
 from onebasin.recipes.measuring import MERGED, judge
 from onebasin.recipes.notes import keep_warnings
-from onebasin.recipes.plan import Plan, dtype_code, parts_of, prepare
+from onebasin.recipes.plan import Plan, parts_of, prepare
 from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
 from onebasin.report import plot
 from onebasin.report.card import (
@@ -43,42 +48,65 @@ from onebasin.verification.certificate import certificate, exactness, versions
 
 
 def run(
-    recipe: Recipe, tick: Tick = silent, *, resume: bool = False, say: Callable[[str], None] = lambda text: None
-) -> dict[str, Any]:
+    recipe: Recipe, tick: Tick = silent, *, resume: bool = False, overwrite: bool = False, keep: bool = True,
+    say: Callable[[str], None] = lambda text: None, told: Callback | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Check, align or measure, write.  Returns the certificate, or the curve or surface with its barrier.
 
-    `resume` goes on with learning that was interrupted: its state lies beside the output folder until that is written.
-    `say` is told which method is taken where the recipe names none.
+    `resume` goes on with learning that was interrupted: its state lies beside the output folder until that is written;
+    without `keep` there is none.  `overwrite` replaces an earlier output.  `say` is told which method is taken where
+    the recipe names none, and `told` how learning goes.  Several processes share learning and nothing else: the first
+    does the rest, and the others get nothing back.
     """
-    with keep_warnings() as notes:
+    if rank() and not recipe.learns:
+        return {}
+    together = processes(pick_device(recipe.device)) if recipe.learns else nullcontext(World())
+    with together as world, keep_warnings() as notes:
+        state = Path(f"{recipe.write.out}.state") if keep and not isinstance(recipe, Barrier) else None
+        plan = _checked(recipe, state, tick, world, resume=resume, overwrite=overwrite)
         if isinstance(recipe, Barrier):
-            return _measure(prepare(recipe, tick), recipe, notes, tick)
-        state = Path(f"{recipe.write.out}.state")
-        if state.exists() and not resume:
+            return _measure(plan, recipe, notes, tick)
+        if plan.because is not None:
+            say(plan.because)
+        recipe.memory.keep(plan.device)
+        aligned = align(plan, state, tick, told)
+        if world.rank:
+            return {}
+        with plan.resting():
+            aligned = certify(plan, aligned, notes, tick)
+            report = write(plan, aligned, tick)
+        if state is not None:
+            shutil.rmtree(state, ignore_errors=True)
+        return report
+
+
+def _checked(
+    recipe: Recipe, state: Path | None, tick: Tick, world: World, *, resume: bool, overwrite: bool
+) -> Plan:  # fmt: skip
+    """The plan of a run; what stops one process stops all."""
+    plan, problem = None, None
+    try:
+        if state is not None and state.exists() and not resume:
             raise BadOutput(
                 "Learning that was interrupted has left its state beside the output folder",
                 found=state,
                 next_step="give --resume to go on with it, or remove it to begin anew",
             )
-        plan = prepare(recipe, tick)
-        if plan.because is not None:
-            say(plan.because)
-        recipe.memory.keep(plan.device)
-        aligned = align(plan, state, tick)
-        with plan.resting():
-            aligned = certify(plan, aligned, notes, tick)
-            report = write(plan, aligned, tick)
-        shutil.rmtree(state, ignore_errors=True)
-        return report
+        plan = prepare(recipe, tick, overwrite=overwrite)
+    except OnebasinError as error:
+        problem = error
+    world.check(problem)
+    assert plan is not None
+    return plan
 
 
-def align(plan: Plan, state: Path, tick: Tick = silent) -> Aligned:
-    """Carry out the method of a plan.  Learning keeps its state in `state`."""
+def align(plan: Plan, state: Path | None, tick: Tick = silent, told: Callback | None = None) -> Aligned:
+    """Carry out the method of a plan.  Learning keeps its state in `state`, if that is given."""
     recipe, method = plan.alignment
     assert plan.ensemble is not None
-    size = recipe.task.batch_size if recipe.task else BATCH
-    gathering = recipe.universe or Gathering()
-    return method.run(plan.ensemble, plan.data, Job(plan.device, state, gathering, size, tick, recipe.memory))
+    size, gathering = recipe.task.batch_size if recipe.task else BATCH, recipe.universe or Gathering()
+    job = Job(plan.device, state, gathering, size, tick, recipe.memory, told or Callback())
+    return method.run(plan.ensemble, plan.data, job)
 
 
 def certify(plan: Plan, aligned: Aligned, notes: Iterable[str] = (), tick: Tick = silent) -> Aligned:
@@ -119,10 +147,10 @@ def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> dict[str, Any]:
     """
     recipe, method = plan.alignment
     out, parts = Path(str(recipe.write.out)), parts_of(recipe, aligned.models, aligned.reason)
-    with whole_folder(out) as partial:
+    with whole_folder(out, overwrite=plan.overwrite) as partial:
         for folder, part in parts.items():
             part.save(
-                partial / folder, dtype=dtype_code(recipe.write.dtype), max_shard_size=recipe.write.max_shard_size,
+                partial / folder, dtype=recipe.write.dtype, max_shard_size=recipe.write.max_shard_size,
                 progress=lambda done, total: tick("writing", done, total),
             )  # fmt: skip
         aligned.save_maps(partial)
@@ -167,7 +195,7 @@ def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[
     report = {**called, **found.as_dict(), "warnings": list(notes), "versions": versions(),
               "recipe": recorded(plan, out or Path())}  # fmt: skip
     if out is not None:
-        with whole_folder(out) as folder:
+        with whole_folder(out, overwrite=plan.overwrite) as folder:
             text = json.dumps({"onebasin": __version__, **report}, indent=2)
             (folder / "barrier.json").write_text(text + "\n", encoding="utf-8")
             (folder / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from onebasin.errors import BadTask
-from onebasin.processes import World
+from onebasin.processes.world import World
 from onebasin.tasks import Training, crop_and_flip
 
 PIXELS = "pixel_values"

@@ -1,0 +1,1 @@
+"""Processes: several that share one run (`torchrun`), and the signals that ask one to end."""

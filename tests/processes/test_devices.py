@@ -1,0 +1,58 @@
+"""Names of devices, and which of them are here."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from onebasin.errors import OnebasinError
+from onebasin.processes.devices import own_device, pick_device
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+
+
+def test_devices_that_are_here(two_gpus, monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    names = {"auto": "cuda", "cpu": "cpu", "cuda": "cuda", "cuda:1": "cuda:1", "mps": "mps"}
+    assert {name: str(pick_device(name)) for name in names} == names
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("cuda:2", "There is no GPU 2 here"), ("mps", "no GPU of Apple"), ("gpu", "no such choice"),
+     ("cuda:-1", "no such choice"), ("cuda:", "no such choice"), ("mps:1", "no such choice")],
+)  # fmt: skip
+def test_devices_that_are_not(two_gpus, monkeypatch, name, says):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(OnebasinError, match=says):
+        pick_device(name)
+
+
+def test_no_gpu_at_all(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert str(pick_device("auto")) == "cpu"
+    with pytest.raises(OnebasinError, match="torch finds no GPU here"):
+        pick_device("cuda:0")
+
+
+def test_each_process_has_its_own_gpu(two_gpus, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert str(pick_device("auto")) == "cuda:1"
+    assert str(own_device(torch.device("cpu"))) == "cpu"
+    with pytest.raises(OnebasinError, match="cannot share one GPU"):
+        pick_device("cuda:0")
+
+
+@pytest.mark.parametrize("device", ["cuda:1", "mps"])
+def test_a_recipe_may_name_it_and_the_machine_says_whether_it_is_there(cli, models, tmp_path, device):
+    code, _, err = cli("align", *models[:2], "-o", tmp_path / "out", "--method", "weight", "--device", device)
+    assert code == 2
+    assert "torch finds no GPU" in err
+    assert list(tmp_path.iterdir()) == []
