@@ -6,8 +6,8 @@ Each builds the recipe that the command line would build and follows it: both gi
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +22,8 @@ from onebasin.landscape import Surface
 from onebasin.methods.method import Tick, silent
 from onebasin.recipes.document import FORMAT
 from onebasin.recipes.notes import keep_warnings
+from onebasin.tasks import Measure, Task, as_task
+from onebasin.tasks.load import OWN
 from onebasin.verification import verify as verification
 from onebasin.widening import widen as widening
 
@@ -29,25 +31,32 @@ __all__ = ["Aligned", "Source", "align", "barrier", "inspect", "live", "merge", 
 
 Section: TypeAlias = Mapping[str, Any]
 """A section of a recipe: its keys are those of the recipe file."""
+Data: TypeAlias = "str | Path | Task | Iterable[Any]"
+"""What to align or to measure on: text as after `--task`, or data of your own (`onebasin.tasks.as_task`)."""
 
 
 def align(
-    a: Source, b: Source, *others: Source, method: str | None = None, task: str | None = None,
-    samples: int | None = None, length: int | None = None, device: str = "auto", tick: Tick = silent,
-    **sections: Section,
+    a: Source, b: Source, *others: Source, method: str | None = None, task: Data | None = None,
+    samples: int | None = None, length: int | None = None, columns: Mapping[str, str] | None = None,
+    loss: Measure | None = None, metrics: Mapping[str, Measure] | None = None, device: str = "auto",
+    tick: Tick = silent, **sections: Section,
 ) -> Aligned:  # fmt: skip
     """Bring `b` and all others into the basis of `a`, each by one map; what they compute stays.
 
     `method`, `task`, `samples` and `length` are the options of `onebasin align`; `sections` are those of a recipe, such
     as `weight={"sweeps": 5}`, `learned={"steps": 500, "start": "weight"}`.  Nothing is written until `.save`.
 
+    The task may also be a `DataLoader`, a list of batches, a `datasets.Dataset` or a `Task`, with a `loss` and
+    `metrics` of your own (`onebasin.tasks.as_task`).
+
     Example:
         >>> pair = onebasin.align("A", "B", method="weight")
         >>> pair.merged().save("merged")
     """
-    document = _given(method=method, task=_task(task, samples, length), device=device, **sections)
+    own = _Own(task, columns, loss, metrics)
+    document = _given(method=method, task=own.section(samples, length), device=device, **sections)
     with keep_warnings() as notes, tempfile.TemporaryDirectory(prefix="onebasin-") as state:
-        plan = _prepared("align", (a, b, *others), document, tick)
+        plan = _prepared("align", (a, b, *others), document, own, tick)
         aligned = recipes.align(plan, Path(state) / "state", tick)
         return replace(recipes.certify(plan, aligned, notes, tick), writer=partial(_write, plan))
 
@@ -72,17 +81,22 @@ def merge(models: Sequence[Source], *, shares: Sequence[float] | None = None, **
 
 
 def barrier(
-    a: Source, b: Source, *others: Source, task: str, samples: int | None = None, length: int | None = None,
-    batch_size: int | None = None, path: str = "factor", points: int | None = None, device: str = "auto",
-    tick: Tick = silent,
+    a: Source, b: Source, *others: Source, task: Data, samples: int | None = None, length: int | None = None,
+    columns: Mapping[str, str] | None = None, loss: Measure | None = None,
+    metrics: Mapping[str, Measure] | None = None, batch_size: int | None = None, path: str = "factor",
+    points: int | None = None, device: str = "auto", tick: Tick = silent,
 ) -> Surface:  # fmt: skip
     """Loss and metric between models as they are: a `Curve` between two, a `Surface` over the simplex of more.
+
+    Without labels the loss is how far the models between are from what the end points say, each by its share.
 
     Example:
         >>> onebasin.barrier("A", pair.models[1], task="text:valid.txt").barrier
     """
-    document = _given(task=_task(task, samples, length, batch_size), path=path, points=points, device=device)
-    plan = _prepared("barrier", (a, b, *others), document, tick)
+    own = _Own(task, columns, loss, metrics)
+    section = own.section(samples, length, batch_size)
+    document = _given(task=section, path=path, points=points, device=device)
+    plan = _prepared("barrier", (a, b, *others), document, own, tick)
     recipe = plan.recipe
     assert isinstance(recipe, recipes.Barrier)
     return recipes.landscape(plan, recipe, tick)
@@ -117,7 +131,29 @@ def widen(source: Source, target: Mapping[str, Any] | Any, *, extra: str = "zero
     return widening.widen(opened(source), target, extra=extra)
 
 
-def _prepared(verb: str, sources: Sequence[Source], document: dict[str, Any], tick: Tick) -> recipes.Plan:
+@dataclass(frozen=True)
+class _Own:
+    """Data and functions as a verb was given them."""
+
+    data: Data | None
+    columns: Mapping[str, str] | None
+    loss: Measure | None
+    metrics: Mapping[str, Measure] | None
+
+    def section(self, samples: int | None, length: int | None, batch_size: int | None = None) -> Section | None:
+        """The task of a recipe; it says so where a file cannot hold the data."""
+        if self.data is None:
+            return None
+        name = self.data if isinstance(self.data, str) else type(self.data).__name__
+        plain = name is self.data and self.loss is None and not self.metrics
+        return _given(data=name if plain else f"{OWN}:{name}", samples=samples, length=length, batch_size=batch_size)
+
+    def read(self, name: str, *models: Checkpoint, **sizes: Any) -> Task:
+        """The task itself."""
+        return as_task(self.data, *models, columns=self.columns, loss=self.loss, metrics=self.metrics, **sizes)
+
+
+def _prepared(verb: str, sources: Sequence[Source], document: dict[str, Any], own: _Own, tick: Tick) -> recipes.Plan:
     """The checked plan of a verb."""
     models = [opened(source) for source in sources]
     names = [
@@ -125,7 +161,7 @@ def _prepared(verb: str, sources: Sequence[Source], document: dict[str, Any], ti
         for source, model in zip(sources, models, strict=True)
     ]
     recipe = recipes.parse({"onebasin": FORMAT, "verb": verb, "models": names, **document})
-    return recipes.prepare(recipe, tick, opened=models)
+    return recipes.prepare(recipe, tick, opened=models, read=own.read)
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -133,9 +169,3 @@ def _given(**options: Any) -> dict[str, Any]:
     return {
         key: dict(value) if isinstance(value, Mapping) else value for key, value in options.items() if value is not None
     }
-
-
-def _task(
-    data: str | None, samples: int | None, length: int | None, batch_size: int | None = None
-) -> dict[str, Any] | None:
-    return None if data is None else _given(data=data, samples=samples, length=length, batch_size=batch_size)

@@ -191,6 +191,12 @@ def test_options_reach_the_recipe_and_wrong_ones_are_refused(folder):
         onebasin.align(folder / "a", folder / "b", method="learned")
 
 
+def test_a_notebook_shows_the_models_that_were_moved(pair):
+    shown, before = pair._repr_html_(), pair.certificate["distance_before"]
+    assert "<p>Aligned: 2 × LlamaForCausalLM, method weight</p>" in shown
+    assert f"<td>b</td><td>{before:.4g}</td>" in shown
+
+
 # ---- apply
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -72,10 +72,14 @@ class Plan:
                 "writes": dict(self.writes), "memory": self.memory}  # fmt: skip
 
 
-def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint] | None = None) -> Plan:
+def prepare(
+    recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint] | None = None,
+    read: Callable[..., Task] = load_task,
+) -> Plan:  # fmt: skip
     """Check all inputs of a run, the output folder included.  Writes nothing.
 
-    `opened` are the models where they are open already; then the output folder may be chosen later.
+    `opened` are the models where they are open already; then the output folder may be chosen later.  `read` makes the
+    task of what the recipe calls its data.
     """
     device = pick_device(recipe.device)
     if opened is None and recipe.write.out is None and not isinstance(recipe, Barrier):
@@ -84,7 +88,7 @@ def prepare(recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint]
     models = tuple(opened or (Checkpoint.open(model.path, model.revision) for model in recipe.models))
     check_models(models)
     task = recipe.task
-    data = load_task(task.data, *models, samples=task.samples, length=task.length) if task else None
+    data = read(task.data, *models, samples=task.samples, length=task.length) if task else None
     for model in models:
         with model.store.resting(device):
             model.check_values(lambda done, total: tick("checking that every number is finite", done, total))

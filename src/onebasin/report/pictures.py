@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".svg", ".png")
-METRICS = ("bits_per_byte", "perplexity", "accuracy")  # the first that was measured is drawn
+METRICS = ("bits_per_byte", "perplexity", "accuracy", "agreement")  # the first that was measured is drawn
 FLAT = 0.01  # a smaller range of losses is not blown up to all colours
 CORNERS = ((0.0, 0.0), (1.0, 0.0), (0.5, 3**0.5 / 2))
 
@@ -55,7 +55,8 @@ def plot(curves: Mapping[str, Curve], out: str | Path, *, metric: str | None = N
 
 def main_metric(curves: Sequence[Curve]) -> str:
     """The metric that all curves have and that says most."""
-    shared = [m for m in METRICS if all(m in e.metrics for curve in curves for e in curve.evaluations)]
+    own = [m for curve in curves for m in curve.evaluations[0].metrics]
+    shared = [m for m in (*METRICS, *own) if all(m in e.metrics for curve in curves for e in curve.evaluations)]
     if not curves or not shared:
         step = "draw curves of one kind of task together"
         raise OnebasinError("These curves have no metric in common", expected=", ".join(METRICS), next_step=step)
