@@ -50,20 +50,21 @@ def evaluate(
         inputs, labels = cast(given, model, device), marks.to(device)
         outputs = model(**inputs, **options_of(task.kind))
         wanted, own = (labels, task.loss) if target is None else (target(inputs), None)
-        found = {"loss": scores(outputs, inputs, wanted, own)}
+        sums, counts = scores(outputs, inputs, wanted, own)
+        found = {"loss": (sums if target is None else sums.clamp_min(0), counts)}  # no divergence is negative
         if own is None:
             found["accuracy" if target is None else "agreement"] = hits(outputs, inputs, wanted)
         for name, metric in task.metrics.items():
             found[name] = per_sample(name, metric(outputs, labels), len(labels))
         for name, parts in found.items():
             totals.setdefault(name, []).append((parts[0].double().cpu(), parts[1].double().cpu()))
-    sums = {name: tuple(map(torch.cat, zip(*parts, strict=True))) for name, parts in totals.items()}
-    total, count = sums.pop("loss")
+    joined = {name: tuple(map(torch.cat, zip(*parts, strict=True))) for name, parts in totals.items()}
+    total, count = joined.pop("loss")
     if not count.sum():
         raise _nothing_to_measure(task)
     loss, losses = float(total.sum() / count.sum()), total / count.clamp_min(1)
     _check_finite(loss, task)
-    means = {name: float(each.sum() / number.sum()) for name, (each, number) in sums.items()}
+    means = {name: float(each.sum() / number.sum()) for name, (each, number) in joined.items()}
     if target is None and task.loss is None and task.kind == LANGUAGE:
         means |= _in_other_words(task, loss)
     return Evaluation(loss, means, standard_error(losses), len(task), losses)

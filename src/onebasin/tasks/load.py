@@ -73,7 +73,9 @@ def _read(
         return batches_task(batches, type(data).__name__, first, samples=samples, own_loss=own_loss)
     if why := _why_no_batches(data):
         expected = f"text ({FORMS}), a Task, a datasets.Dataset, a DataLoader, or a list of batches"
-        raise BadTask("The task is nothing to read samples from", expected=expected, found=type(data), next_step=why)
+        raise BadTask(
+            "The task is nothing to read samples from", expected=expected, found=type(data).__name__, next_step=why
+        )
     return batches_task(data, type(data).__name__, first, samples=samples, own_loss=own_loss)
 
 
