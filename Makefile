@@ -1,7 +1,7 @@
 # Every target works in a fresh clone: the first one creates .venv and installs the pinned versions.
 PY := .venv/bin/python
 
-.PHONY: demo test test-transformers4 mutants lint bench docs dist clean
+.PHONY: demo test test-transformers4 mutants lint bench docs notebook dist clean
 
 demo: .venv/installed  ## two small models trained here, aligned by every method; then open demo/report.html
 	$(PY) -m onebasin demo
@@ -26,6 +26,9 @@ bench: .venv/installed  ## measure again what the documentation quotes
 docs: .venv/docs  ## the site, in site/: a broken link, a snippet that fails or a stale page is an error
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 tests/docs
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
+notebook: .venv/docs  ## run docs/demo.ipynb and keep what it shows
+	OMP_NUM_THREADS=1 $(PY) docs/notebook.py
 
 dist: .venv/installed  ## sdist and wheel
 	$(PY) -m build

@@ -43,6 +43,11 @@ _WHERE = {
 }
 
 
+def __dir__() -> list[str]:
+    """The public names, also those that are not imported yet."""
+    return sorted({*_WHERE, *(name for name in globals() if name.startswith("__"))})
+
+
 def __getattr__(name: str) -> Any:
     """Public names are imported when first used, so that `import onebasin` costs nothing."""
     if name not in _WHERE:

@@ -6,7 +6,7 @@ Each builds the recipe that the command line would build and follows it: both gi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -28,6 +28,8 @@ from onebasin.recipes.comparing import compare
 from onebasin.recipes.document import FORMAT
 from onebasin.recipes.notes import keep_warnings
 from onebasin.report.weights import inspect_weights, open_any
+from onebasin.tasks import Measure, Task, as_task
+from onebasin.tasks.load import OWN
 from onebasin.verification import verify as verification
 from onebasin.widening import widen as widening
 
@@ -35,12 +37,15 @@ __all__ = ["Aligned", "Source", "align", "barrier", "evaluate", "inspect", "live
 
 Section: TypeAlias = Mapping[str, Any]
 """A section of a recipe: its keys are those of the recipe file."""
+Data: TypeAlias = "str | Path | Task | Iterable[Any]"
+"""What to align or to measure on: text as after `--task`, or data of your own (`onebasin.tasks.as_task`)."""
 
 
 def align(
-    a: Source, b: Source, *others: Source, method: str | None = None, task: str | None = None,
-    samples: int | None = None, length: int | None = None, device: str = "auto", tick: Tick = silent,
-    callbacks: Iterable[Callback | str] = (), **sections: Section,
+    a: Source, b: Source, *others: Source, method: str | None = None, task: Data | None = None,
+    samples: int | None = None, length: int | None = None, columns: Mapping[str, str] | None = None,
+    loss: Measure | None = None, metrics: Mapping[str, Measure] | None = None, device: str = "auto",
+    tick: Tick = silent, callbacks: Iterable[Callback | str] = (), **sections: Section,
 ) -> Aligned:  # fmt: skip
     """Bring `b` and all others into the basis of `a`, each by one map; what they compute stays.
 
@@ -48,14 +53,18 @@ def align(
     as `weight={"sweeps": 5}`, `learned={"steps": 500, "start": "weight"}`.  `callbacks` are told how learning goes:
     objects of `Callback`, "tensorboard:FOLDER", "wandb:PROJECT".  Nothing is written until `.save`.
 
+    The task may also be a `DataLoader`, a list of batches, a `datasets.Dataset` or a `Task`, with a `loss` and
+    `metrics` of your own (`onebasin.tasks.as_task`).
+
     Example:
         >>> pair = onebasin.align("A", "B", method="weight")
         >>> pair.merged().save("merged")
     """
-    document = _given(method=method, task=_task(task, samples, length), device=device, **sections)
+    own = _Own(task, columns, loss, metrics)
+    document = _given(method=method, task=own.section(samples, length), device=device, **sections)
     told = Callbacks([tracker(one) if isinstance(one, str) else one for one in callbacks] if not rank() else ())
     with keep_warnings() as notes:
-        plan = _prepared("align", (a, b, *others), document, tick)
+        plan = _prepared("align", (a, b, *others), document, own, tick)
         aligned = recipes.align(plan, None, tick, told)
         return replace(recipes.certify(plan, aligned, notes, tick), writer=partial(_write, plan))
 
@@ -80,25 +89,32 @@ def merge(models: Sequence[Source], *, shares: Sequence[float] | None = None, **
 
 
 def barrier(
-    a: Source, b: Source, *others: Source, task: str, samples: int | None = None, length: int | None = None,
-    batch_size: int | None = None, path: str = "factor", points: int | None = None, device: str = "auto",
-    tick: Tick = silent,
+    a: Source, b: Source, *others: Source, task: Data, samples: int | None = None, length: int | None = None,
+    columns: Mapping[str, str] | None = None, loss: Measure | None = None,
+    metrics: Mapping[str, Measure] | None = None, batch_size: int | None = None, path: str = "factor",
+    points: int | None = None, device: str = "auto", tick: Tick = silent,
 ) -> Surface:  # fmt: skip
     """Loss and metric between models as they are: a `Curve` between two, a `Surface` over the simplex of more.
+
+    Without labels the loss is how far the models between are from what the end points say, each by its share.
 
     Example:
         >>> onebasin.barrier("A", pair.models[1], task="text:valid.txt").barrier
     """
-    document = _given(task=_task(task, samples, length, batch_size), path=path, points=points, device=device)
-    plan = _prepared("barrier", (a, b, *others), document, tick)
+    own = _Own(task, columns, loss, metrics)
+    section = own.section(samples, length, batch_size)
+    document = _given(task=section, path=path, points=points, device=device)
+    plan = _prepared("barrier", (a, b, *others), document, own, tick)
     recipe = plan.recipe
     assert isinstance(recipe, recipes.Barrier)
     return recipes.landscape(plan, recipe, tick)
 
 
 def evaluate(
-    *models: Source, task: str, ensemble: bool = False, samples: int | None = None, length: int | None = None,
-    batch_size: int | None = None, device: str = "auto", tick: Tick = silent,
+    *models: Source, task: Data, ensemble: bool = False, samples: int | None = None, length: int | None = None,
+    columns: Mapping[str, str] | None = None, loss: Measure | None = None,
+    metrics: Mapping[str, Measure] | None = None, batch_size: int | None = None, device: str = "auto",
+    tick: Tick = silent,
 ) -> Scores:  # fmt: skip
     """Loss and metric of models beside each other, with standard errors; with `ensemble` also of all together.
 
@@ -108,8 +124,9 @@ def evaluate(
         >>> scores = onebasin.evaluate("A", "B", ensemble=True, task="text:valid.txt")
         >>> scores.rows["ensemble"].loss
     """
-    data = read_section(recipes.recipe.Task, _task(task, samples, length, batch_size) or {})
-    return compare(models, data, ensemble=ensemble, device=pick_device(device), tick=tick)
+    own = _Own(task, columns, loss, metrics)
+    data = read_section(recipes.recipe.Task, own.section(samples, length, batch_size) or {})
+    return compare(models, data, own.read, ensemble=ensemble, device=pick_device(device), tick=tick)
 
 
 def inspect(a: Source, b: Source | None = None, *, weights: bool = False, tick: Tick = silent) -> inspection.Inspection:
@@ -152,7 +169,29 @@ def widen(source: Source, target: Mapping[str, Any] | Any, *, extra: str = "zero
     return widening.widen(opened(source), target, extra=extra)
 
 
-def _prepared(verb: str, sources: Sequence[Source], document: dict[str, Any], tick: Tick) -> recipes.Plan:
+@dataclass(frozen=True)
+class _Own:
+    """Data and functions as a verb was given them."""
+
+    data: Data | None
+    columns: Mapping[str, str] | None
+    loss: Measure | None
+    metrics: Mapping[str, Measure] | None
+
+    def section(self, samples: int | None, length: int | None, batch_size: int | None = None) -> Section | None:
+        """The task of a recipe; it says so where a file cannot hold the data."""
+        if self.data is None:
+            return None
+        name = self.data if isinstance(self.data, str) else type(self.data).__name__
+        plain = name is self.data and self.loss is None and not self.metrics
+        return _given(data=name if plain else f"{OWN}:{name}", samples=samples, length=length, batch_size=batch_size)
+
+    def read(self, name: str, *models: Checkpoint, **sizes: Any) -> Task:
+        """The task itself."""
+        return as_task(self.data, *models, columns=self.columns, loss=self.loss, metrics=self.metrics, **sizes)
+
+
+def _prepared(verb: str, sources: Sequence[Source], document: dict[str, Any], own: _Own, tick: Tick) -> recipes.Plan:
     """The checked plan of a verb."""
     models = [opened(source) for source in sources]
     names = [
@@ -160,7 +199,7 @@ def _prepared(verb: str, sources: Sequence[Source], document: dict[str, Any], ti
         for source, model in zip(sources, models, strict=True)
     ]
     recipe = recipes.parse({"onebasin": FORMAT, "verb": verb, "models": names, **document})
-    return recipes.prepare(recipe, tick, opened=models)
+    return recipes.prepare(recipe, tick, opened=models, read=own.read)
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -168,9 +207,3 @@ def _given(**options: Any) -> dict[str, Any]:
     return {
         key: dict(value) if isinstance(value, Mapping) else value for key, value in options.items() if value is not None
     }
-
-
-def _task(
-    data: str | None, samples: int | None, length: int | None, batch_size: int | None = None
-) -> dict[str, Any] | None:
-    return None if data is None else _given(data=data, samples=samples, length=length, batch_size=batch_size)

@@ -46,7 +46,7 @@ def same(a: Checkpoint, b: Checkpoint) -> bool:
 
 
 def test_about_ten_public_names_and_all_of_them_are_there():
-    assert len(onebasin.__all__) == 12
+    assert len(onebasin.__all__) == 13
     for name in onebasin.__all__:
         assert getattr(onebasin, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'aline'"):
@@ -189,6 +189,12 @@ def test_options_reach_the_recipe_and_wrong_ones_are_refused(folder):
         onebasin.align(folder / "a", folder / "b", method="wieght")
     with pytest.raises(OnebasinError, match="task is missing"):
         onebasin.align(folder / "a", folder / "b", method="learned")
+
+
+def test_a_notebook_shows_the_models_that_were_moved(pair):
+    shown, before = pair._repr_html_(), pair.certificate["distance_before"]
+    assert "<p>Aligned: 2 × LlamaForCausalLM, method weight</p>" in shown
+    assert f"<td>b</td><td>{before:.4g}</td>" in shown
 
 
 # ---- apply

@@ -28,8 +28,8 @@ VERBS = {
     "inspect": {"a", "b", "--revision", "--weights", "--json"},
     "merge": {
         "models", "--out", "-o", "--share", "--shares", "--method", "--preset", "--spaces", "--task", "--samples",
-        "--length", "--start", "--steps", "--learn", "--universe", "--device", "--memory", "--dtype", "--max-shard-size", "--set",
-        "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite",
+        "--length", "--start", "--steps", "--learn", "--universe", "--device", "--memory", "--dtype",
+        "--max-shard-size", "--set", "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite",
     },
     "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite"},
     "verify": {"a", "--revision", "--seed", "--json", *WATCHED},

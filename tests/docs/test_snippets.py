@@ -96,19 +96,31 @@ def test_a_snippet_that_fails_is_noticed(models, tmp_path, monkeypatch, cli):
             test_every_snippet_runs(page, models, tmp_path / str(len(text)), monkeypatch, cli)
 
 
-def test_the_notebook_runs(monkeypatch, capsys):
+def test_the_notebook_runs(monkeypatch, capsys, tmp_path):
     """Its cells in order, on a demo so small that nothing is learned well."""
     matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)  # the notebook goes elsewhere itself; this brings the tests back
     notebook = json.loads((DOCS / "demo.ipynb").read_text())
     monkeypatch.setattr("onebasin.demo.VARIANTS", {("image", True): tiny("image")})
     names: dict[str, object] = {"__name__": "notebook"}
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for cell in cells:
         exec(compile(cell, "demo.ipynb", "exec"), names)
-    said = capsys.readouterr().out
-    assert "Aligned: 2 × ViTForImageClassification, method learned" in said
-    assert re.search(r"barrier: \d\.\d\d as trained, \d\.\d\d after learned alignment", said)
-    assert not any(cell.get("outputs") for cell in notebook["cells"])  # figures of one machine do not belong here
+    assert re.search(r"barrier: .* as trained, .* by the weights, .* learned", capsys.readouterr().out)
+    matplotlib.pyplot.close("all")
+
+
+def test_the_notebook_shows_what_it_found():
+    """Every cell has run, in order; there is a picture, and nothing of the machine that it ran on."""
+    text = (DOCS / "demo.ipynb").read_text()
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    shown = [out for cell in cells for out in cell["outputs"]]
+    assert {out["output_type"] for out in shown} <= {"execute_result", "display_data", "stream"}  # no error
+    assert any("image/png" in out.get("data", {}) for out in shown)
+    assert any("Aligned: 2 ×" in "".join(out.get("data", {}).get("text/html", "")) for out in shown)
+    assert len(text) < 300_000
+    assert not re.search(r"(?<![\w/])/(tmp|home|root|work)/", text)
 
 
 # ---- what was printed

@@ -40,8 +40,8 @@ def gpt2(folder: Path, vocabulary: int = 256, name: str = "GPT2LMHeadModel") -> 
 
 def bert(folder: Path, tokens: bool = True, name: str = "BertForSequenceClassification", **settings: object) -> Path:
     config = transformers.BertConfig(
-        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, num_labels=2,
-        **{"vocab_size": len(WORDS), "max_position_embeddings": 6, "pad_token_id": 0, **settings},
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+        **{"num_labels": 2, "vocab_size": len(WORDS), "max_position_embeddings": 6, "pad_token_id": 0, **settings},
     )  # fmt: skip
     save(folder, name, config)
     if tokens:
@@ -49,10 +49,10 @@ def bert(folder: Path, tokens: bool = True, name: str = "BertForSequenceClassifi
     return folder
 
 
-def add_tokenizer(folder: Path, padding: str | None = "[PAD]") -> None:
+def add_tokenizer(folder: Path, padding: str | None = "[PAD]", **special: str) -> None:
     inner = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="[UNK]", pad_token=padding)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="[UNK]", pad_token=padding, **special)
     fast.save_pretrained(folder)
 
 

@@ -11,7 +11,8 @@ from helpers.learning import inputs_of, taught_by, write
 from helpers.random_models import random_folder
 from onebasin import Checkpoint
 from onebasin.checkpoint.stock import stock_model
-from onebasin.landscape.teacher import Teacher, disagreement
+from onebasin.landscape import evaluate
+from onebasin.landscape.teacher import Teacher
 from onebasin.tasks import CLASSIFICATION, LANGUAGE
 
 GPT, VIT = "GPT2LMHeadModel", "ViTForImageClassification"
@@ -24,12 +25,14 @@ def single(x: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def test_a_model_disagrees_with_another_and_not_with_itself(tmp_path: Path) -> None:
     """Of all models, the mixture of a model with itself is met best by that model: the divergence is zero there."""
     a, b = write(tmp_path, GPT, 2)
-    task, teacher, half = taught_by(a, 16), Teacher((a, a), LANGUAGE), torch.tensor([0.5, 0.5])
-    own, other = (disagreement(stock_model(end, torch.float32), task, teacher, half) for end in (a, b))
+    task, half = taught_by(a, 16), Teacher((a, a), LANGUAGE).at([0.5, 0.5])
+    own, other = (evaluate(stock_model(end, torch.float32), task, target=half) for end in (a, b))
     p, q = (stock_model(end, torch.float32)(**task.inputs).logits.log_softmax(-1).detach() for end in (a, b))
-    assert abs(own) < 1e-6
-    assert other == pytest.approx(float((p.exp() * (p - q)).sum(-1).mean()), rel=1e-5)
-    assert other > 0.01
+    assert abs(own.loss) < 1e-6
+    assert own.metrics == {"agreement": 1.0}
+    assert other.loss == pytest.approx(float((p.exp() * (p - q)).sum(-1).mean()), rel=1e-5)
+    assert other.loss > 0.01
+    assert other.metrics["agreement"] == pytest.approx(float((p.argmax(-1) == q.argmax(-1)).float().mean())) != 1
 
 
 def test_disagreement_follows_the_share(tmp_path: Path) -> None:
@@ -37,7 +40,7 @@ def test_disagreement_follows_the_share(tmp_path: Path) -> None:
     task, teacher = taught_by(a, 16), Teacher((a, b), CLASSIFICATION)
     task = type(task)(task.name, task.kind, single(task.inputs), task.labels, {})
     found = [
-        disagreement(stock_model(a, torch.float32), task, teacher, torch.tensor([1 - share, share]), batch=5)
+        evaluate(stock_model(a, torch.float32), task, target=teacher.at([1 - share, share]), batch_size=5).loss
         for share in (0.0, 0.3, 1.0)
     ]
     assert abs(found[0]) < 1e-6 < found[1] < found[2]

@@ -79,7 +79,7 @@ def test_models_that_predict_get_auto_and_the_recipe_names_it(cli, pair, tmp_pat
 def test_models_without_a_head_are_matched(cli, headless, tmp_path, flags, method):
     code, _, err = cli("align", *headless, "-o", tmp_path / "out", "--device", "cpu", *flags)
     assert code == 0, err
-    assert f"No --method given: using {method}, for GPT2Model has no head to learn from" in err
+    assert f"No --method given: using {method}, for GPT2Model has no head; --method auto learns" in err
     certificate, recipe = written(tmp_path / "out")
     assert certificate["method"] == recipe["method"] == method
     assert recipe[method]

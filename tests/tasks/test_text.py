@@ -57,7 +57,12 @@ def test_text_that_does_not_fit_is_refused(tmp_path):
     add_tokenizer(tmp_path / "small")
     refused(task, vit(tmp_path / "vit"), "does not read text")
     refused(task, bert(tmp_path / "bert"), "expected: a model for language", "found: classification")
-    refused(task, bert(tmp_path / "mlm", name="BertForMaskedLM"), "expected: a model for language")
+    refused(
+        task, bert(tmp_path / "tags", name="BertForTokenClassification"), "found: token labels", "labelled:FILE.jsonl"
+    )
+    refused(
+        task, bert(tmp_path / "mlm", False, "BertForMaskedLM", vocab_size=256), "no tokenizer with a token that hides"
+    )
     wrong = gpt2(tmp_path / "wrong", 3)
     add_tokenizer(wrong)
     file.write_text("good film " * 20)

@@ -17,7 +17,7 @@ from onebasin.checkpoint.sharing import Shared
 from onebasin.checkpoint.sources import Source, live, opened
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.ensemble.storage import save_universe
-from onebasin.ensemble.words import describe_drift
+from onebasin.ensemble.words import describe_drift, html_table
 from onebasin.errors import OnebasinError
 from onebasin.paths import FactorPath
 
@@ -139,6 +139,15 @@ class Aligned(Shared):
             step = "align with onebasin.align, or save the models one by one: .models[1].save(FOLDER)"
             raise OnebasinError("This alignment was not made by a verb", next_step=step)
         self.writer(self, Path(folder), dtype)
+
+    def _repr_html_(self) -> str:
+        report = self.certificate
+        rows = []
+        for name, own in zip(report.get("models", [])[1:], report.get("aligned", [report]), strict=False):
+            drifts = [f"{value:.1e}" for value in own["output_drift"].values()]
+            rows.append([name, f"{own['distance_before']:.4g}", f"{own['distance_after']:.4g}", ", ".join(drifts)])
+        head = ["model", "distance before", "distance after", "output drift"]
+        return html_table(repr(self).partition("\n")[0], head, rows)
 
     def __repr__(self) -> str:
         spec, report = self.ensemble.spec, self.certificate

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 
 
@@ -30,3 +31,11 @@ def describe_gauge(reason: str | None) -> str:
 def describe_drift(drift: Mapping[str, float]) -> str:
     """How far outputs moved, by dtype."""
     return ", ".join(f"{value:.1e} in {kind}" for kind, value in drift.items())
+
+
+def html_table(text: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A text and a table below it, for notebooks."""
+    cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    names = "".join(f"<th>{escape(name)}</th>" for name in head)
+    lines = "<br>".join(escape(line) for line in text.splitlines())
+    return f"<p>{lines}</p><table><thead><tr>{names}</tr></thead><tbody>{cells}</tbody></table>"

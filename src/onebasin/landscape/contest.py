@@ -10,7 +10,7 @@ import torch
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.landscape.evaluate import evaluate
-from onebasin.landscape.teacher import Teacher, disagreement
+from onebasin.landscape.teacher import Teacher
 from onebasin.paths import FactorPath
 from onebasin.paths.points import Point, grid, vertices
 from onebasin.tasks import Task
@@ -48,10 +48,8 @@ class Contest:
         found = []
         for place in places:
             model = path.model(place, device=self.device)
-            if self.teacher is None:
-                found.append(evaluate(model, self.held, device=self.device).loss)
-            else:
-                found.append(disagreement(model, self.held, self.teacher, torch.tensor(place, device=self.device)))
+            target = None if self.teacher is None else self.teacher.at(place)
+            found.append(evaluate(model, self.held, target=target, device=self.device).loss)
         return found
 
     @property

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from onebasin.errors import OnebasinError
 from onebasin.landscape.evaluate import BATCH, Evaluation, evaluate, standard_error
+from onebasin.landscape.teacher import Teacher
+from onebasin.landscape.views import as_html, draw, rows
 from onebasin.paths import FactorPath
 from onebasin.paths.points import Point, grid, middle, point, vertices
 from onebasin.tasks import Task
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,6 +72,18 @@ class Surface:
             f"{self.vertices[0].samples:,} samples)"
         )
 
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    def to_dataframe(self) -> DataFrame:
+        """One row for each point: shares, loss, standard_error, excess (its rise) and metrics.  Needs pandas."""
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            step = "pip install pandas, or use .as_dict()"
+            raise OnebasinError("A data frame needs the library pandas", found="none", next_step=step) from error
+        return DataFrame(rows(self))
+
     def as_dict(self) -> dict[str, Any]:
         """Everything that was measured, as plain data."""
         return {
@@ -102,6 +120,14 @@ class Curve(Surface):
         """The share of B at which the barrier is reached."""
         return self.shares[self.highest]
 
+    def plot(self, axes: Axes | None = None, *, metric: str = "loss", **style: Any) -> Axes:
+        """Draw the loss, or a metric, into `axes` or a new picture; `style` is matplotlib's, such as a label."""
+        known = [name for name in rows(self)[0] if not name.startswith("share_")]
+        if metric not in known:
+            step = f"take one of these: {', '.join(known)}"
+            raise OnebasinError(f"The curve has no metric {metric}", found=metric, next_step=step)
+        return draw(self, axes, metric, **style)
+
     def as_dict(self) -> dict[str, Any]:
         """Everything that was measured, as plain data."""
         plain = [self._plain(i) for i in range(len(self.points))]
@@ -126,14 +152,19 @@ def measure(
     device: str | torch.device = "cpu",
     tick: Callable[[Point], None] = lambda place: None,
 ) -> Surface:
-    """Evaluate the points of `grid`, or those given, which must hold the models themselves."""
+    """Evaluate the points of `grid`, or those given, which must hold the models themselves.
+
+    Without labels the loss at a point is how far it is from what the models say there, each by its share.
+    """
     count, evaluations = len(path.models), []
     chosen = grid(count, points) if shares is None else [point(place, count) for place in shares]
     if not set(vertices(count)) <= set(chosen):
         step = "begin with 0 and end with 1: the barrier stands on the models themselves"
         raise OnebasinError("The grid must hold all models", expected="0, ..., 1", found=shares, next_step=step)
+    teacher = None if task.scored else Teacher(path.models, task.kind).to(device)
     for place in chosen:
-        evaluations.append(evaluate(path.model(place, dtype, device), task, batch_size=batch_size, device=device))
+        model, target = path.model(place, dtype, device), None if teacher is None else teacher.at(place)
+        evaluations.append(evaluate(model, task, target=target, batch_size=batch_size, device=device))
         tick(place)
     about = {"name": task.name, "kind": task.kind, **task.about, "dtype": str(dtype).removeprefix("torch.")}
     return (Curve if count == 2 else Surface)(tuple(chosen), tuple(evaluations), path.name, about)

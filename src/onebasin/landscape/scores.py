@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -89,7 +90,7 @@ def score(
         tick(f"measuring {name}")
         try:
             if name in tallies:
-                rows[name] = tallies[name].result(task)
+                rows[name] = tallies[name].result()
             else:
                 model = stock_model(checkpoint, torch.float32).to(device)
                 rows[name] = evaluate(model, task, batch_size=batch_size, device=device)
@@ -97,18 +98,18 @@ def score(
             reasons[name] = error.what
     task = next(task for _, task in models.values())
     if tallies and all(name in rows for name in members):
-        rows[ENSEMBLE] = tallies[ENSEMBLE].result(task)
+        rows[ENSEMBLE] = tallies[ENSEMBLE].result()
     about = {"name": task.name, "kind": task.kind, **task.about, "dtype": "float32"}
     return Scores(rows, about, reasons, held)
 
 
 def together(models: Sequence[tuple[nn.Module, Task]], batch_size: int, device: str | torch.device) -> list[Tally]:
     """Every model alone, and last the ensemble of all."""
-    tallies = [Tally() for _ in range(len(models) + 1)]
+    tallies = [Tally(task) for _, task in (*models, models[0])]
     for batches in zip(*(predictions(model, task, batch_size, device) for model, task in models), strict=True):
-        mean = mean_prediction([logits for logits, _ in batches])
-        for tally, (logits, labels) in zip(tallies, [*batches, (mean, batches[0][1])], strict=True):
-            tally.add(logits, labels)
+        mean = SimpleNamespace(logits=mean_prediction([outputs.logits for outputs, _, _ in batches]))
+        for tally, batch in zip(tallies, [*batches, (mean, *batches[0][1:])], strict=True):
+            tally.add(*batch)
     return tallies
 
 

@@ -12,13 +12,14 @@ from onebasin.landscape.evaluate import METRICS
 def table_of(scores: Mapping[str, Any]) -> list[list[str]]:
     """The table of `Scores.as_dict()` as text, its head first: model, loss, the metric that says most."""
     rows = scores["rows"]
-    metric = next((x for x in METRICS if rows and x in rows[0]["metrics"]), "accuracy")
+    measured = list(rows[0]["metrics"]) if rows else ["accuracy"]
+    metric = next((x for x in (*METRICS, *measured) if x in measured), "")
     scale, unit = (100, " %") if metric == "accuracy" else (1, "")
     cells = [["model", "loss", metric.replace("_", " ")]]
     for row in rows:
         loss = plus_minus(row["loss"], row["standard_error"], least=4)
-        value, error = (scale * row[key][metric] for key in ("metrics", "metric_errors"))
-        cells.append([row["name"], loss, plus_minus(value, error, least=1 if unit else 4) + unit])
+        value, error = (scale * row[key].get(metric, 0.0) for key in ("metrics", "metric_errors"))
+        cells.append([row["name"], loss, plus_minus(value, error, least=1 if unit else 4) + unit if metric else ""])
     return [*cells, *([name, "not measured", ""] for name in scores["missing"])]
 
 

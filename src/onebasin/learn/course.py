@@ -18,7 +18,7 @@ from onebasin.learn.steps import Steps, under, widest
 from onebasin.options import write_section
 from onebasin.paths.laws import PLACES, centre, of_two
 from onebasin.processes.signals import Signals
-from onebasin.tasks import Task
+from onebasin.tasks import IGNORED, Task
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,9 @@ class Run:
         share = share.to(device, objective.dtype)
         call = objective.at(share, still=still)
         for inputs, labels in self.validation.batches(max(self.options.batch // self.steps.world.size, 1)):
-            total += call(inputs, objective.target(inputs, labels, share)).to(total.dtype) * labels.numel()
-            count += labels.numel()
+            weight = int((labels != IGNORED).sum()) if objective.by_label else len(labels)
+            total += call(inputs, objective.target(inputs, labels, share)).to(total.dtype) * weight
+            count += weight
         objective.model.train(training)
         return self.steps.world.agreed(float(total) / count, device)
 

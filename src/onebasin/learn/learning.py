@@ -17,7 +17,7 @@ import torch
 from onebasin.alignment import Alignment, transport
 from onebasin.ensemble.aligned import Aligned, Move
 from onebasin.events import Callback
-from onebasin.landscape.teacher import check_labelled, check_predicts
+from onebasin.landscape.teacher import check_labelled
 from onebasin.learn.coordinates import Coordinates
 from onebasin.learn.course import Run
 from onebasin.learn.objective import Objective
@@ -55,7 +55,6 @@ def learn(
     from the maps it began with.  `told` is told how it goes, by the first of several processes.
     """
     ensemble, options = start.ensemble, (options or LearnedMatching()).for_task(task)
-    check_predicts(ensemble.models[0])
     if variation.law is None:
         options = replace(options, law=law_for(options.law, len(ensemble)))  # type: ignore[arg-type]
     if options.loss == "task":
@@ -65,7 +64,7 @@ def learn(
         data, held = training(task), validation
         if isinstance(held, int):
             data, held = data.split(held)
-        steps = _steps(start, bases, task.kind, data.to(where), options, variation, where, world)
+        steps = _steps(start, bases, data.to(where), options, variation, where, world)
         about = {
             "models": len(ensemble), "task": task.name, "validation": f"{held.name}, {len(held)} samples",
             "processes": world.size,
@@ -79,7 +78,7 @@ def learn(
 
 
 def _steps(
-    start: Aligned, bases: list[Alignment], kind: str, data: Training, options: LearnedMatching, variation: Variation,
+    start: Aligned, bases: list[Alignment], data: Training, options: LearnedMatching, variation: Variation,
     device: torch.device, world: World,
 ) -> Steps:  # fmt: skip
     """The optimisation, ready to begin: the models are moved by their bases and held in memory."""
@@ -89,8 +88,8 @@ def _steps(
     wide = torch.float64 if options.dtype == "float64" else torch.float32
     half = options.dtype == "bfloat16" or (options.dtype == "auto" and device.type == "cuda")
     objective = Objective(
-        moved, options, kind, variation, dtype=wide, forward_dtype=torch.bfloat16 if half else None,
-        tokens=options.batch // world.size * data.length,
+        moved, options, data.kind, variation, dtype=wide, forward_dtype=torch.bfloat16 if half else None,
+        tokens=options.batch // world.size * data.length, loss=data.loss,
     ).to(device)  # fmt: skip
     batches = Batches(data, options.batch, options.seed, augment=options.augment, world=world)
     return Steps(objective, batches, options, world, variation)

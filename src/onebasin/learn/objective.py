@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import cross_entropy
 
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.checkpoint.stock import source_key, stock_model
+from onebasin.errors import BadTask
 from onebasin.landscape.teacher import Teacher
 from onebasin.learn.coordinates import STILL, Coordinates, Moves
 from onebasin.learn.options import LearnedMatching
@@ -30,7 +30,8 @@ from onebasin.learn.weights import Group, Weights, groups
 from onebasin.linalg import mixture, running_shares
 from onebasin.paths.circuit import Apart, Joined, circuit_model
 from onebasin.spec import ModelSpec
-from onebasin.tasks import IGNORED, LANGUAGE
+from onebasin.tasks import LANGUAGE, Measure
+from onebasin.tasks.losses import mean, options_of, said, scores
 
 Inputs = Mapping[str, Tensor]
 BETWEEN = -1  # in place of the number of a model
@@ -49,8 +50,12 @@ class Objective(nn.Module):
         dtype: torch.dtype = torch.float32,
         forward_dtype: torch.dtype | None = None,
         tokens: int = 0,
+        loss: Measure | None = None,
     ) -> None:
-        """`tokens` is how many of them a batch has: smaller vocabularies are rotated as tables, larger after lookup."""
+        """`tokens` is how many of them a batch has: smaller vocabularies are rotated as tables, larger after lookup.
+
+        `loss` is the task's own, if it has one; agreement has no use for it.
+        """
         super().__init__()
         self.kind, self.dtype = kind, dtype
         spec, scaled, still = forms[0].spec, variation.scale, 0 if options.two_sided else 1
@@ -61,10 +66,12 @@ class Objective(nn.Module):
             Coordinates(latents, gained if m else (), scaled=scaled, dtype=dtype) for m in range(still, len(forms))
         )
         self.ends = nn.ModuleList(Weights(form, found, dtype, frozen=m < still) for m, form in enumerate(forms))
-        self.scored = Scored(model_of(forms, options, dtype).requires_grad_(False), forward_dtype)
+        taught = options.loss == "agreement"
+        model = model_of(forms, options, dtype).requires_grad_(False)
+        self.scored = Scored(model, forward_dtype, None if taught else loss)
         self.shares = [f"{name}.share" for name, x in self.model.named_modules() if isinstance(x, Joined)]
         self.places = places(self.model, spec, found)
-        self.teacher = Teacher(forms, kind, forward_dtype) if options.loss == "agreement" else None
+        self.teacher = Teacher(forms, kind, forward_dtype) if taught else None
         self.looked_up = self._looked_up(tokens) if kind == LANGUAGE else None
         for p in self.model.parameters():
             p.data = p.data.new_empty(0)  # θ(λ) takes their place; only what names them is needed
@@ -72,6 +79,11 @@ class Objective(nn.Module):
     @property
     def model(self) -> nn.Module:
         return self.scored.model
+
+    @property
+    def by_label(self) -> bool:
+        """Whether the loss of a batch is the mean over its labels, and not over its samples."""
+        return self.teacher is None and self.scored.loss is None
 
     def learned(self) -> list[nn.Parameter]:
         return list(self.sides.parameters())
@@ -107,7 +119,7 @@ class Objective(nn.Module):
         return {**named, **dict.fromkeys(self.shares, share)}
 
     def at(self, share: Tensor, *, still: bool = False) -> Callable[..., Tensor]:
-        """The model at λ as a function: (inputs) to logits, or (inputs, labels) to the mean cross entropy.
+        """The model at λ as a function: (inputs) to what it says, or (inputs, labels) to the mean loss.
 
         With `still` no model moves: learning has not begun.  With `back` the gradients are taken before the parameters
         stop being θ(λ), as recomputed activations need.
@@ -121,8 +133,7 @@ class Objective(nn.Module):
                 table, ids = self.places[self.looked_up][1], given.pop("input_ids")
                 rows = [end.rows(table, ids, move) for end, move in zip(self.ends, moves, strict=True)]  # type: ignore[operator]
                 given["inputs_embeds"] = mixture(rows, running_shares(share))
-            if self.kind == LANGUAGE:
-                given["use_cache"] = False
+            given |= options_of(self.kind)
             result: Tensor = functional_call(self.scored, theta, (given, labels, back))
             return result
 
@@ -136,23 +147,24 @@ class Objective(nn.Module):
 class Scored(nn.Module):
     """A model and its loss in one call."""
 
-    def __init__(self, model: nn.Module, dtype: torch.dtype | None) -> None:
+    def __init__(self, model: nn.Module, dtype: torch.dtype | None, loss: Measure | None) -> None:
         super().__init__()
-        self.model, self.dtype = model, dtype
+        self.model, self.dtype, self.loss = model, dtype, loss
 
-    def forward(self, given: dict[str, Any], labels: Tensor | None, back: bool) -> Tensor:
+    def forward(self, given: dict[str, Any], target: Tensor | None, back: bool) -> Tensor:
         device = next(x.device.type for x in given.values() if isinstance(x, Tensor))
         with torch.autocast(device, self.dtype or torch.bfloat16, enabled=self.dtype is not None):
-            logits: Tensor = self.model(**given).logits
-        if labels is None:
-            return logits
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        target = labels.flatten(0, -2).to(wide) if labels.is_floating_point() else labels.flatten()
-        loss = cross_entropy(logits.flatten(0, -2).to(wide), target, ignore_index=IGNORED)
-        if back:
-            loss.backward()
-            return loss.detach()
-        return loss
+            outputs = self.model(**given)
+        if target is None:
+            return said(outputs, given)
+        loss = mean(*scores(outputs, given, target, self.loss))
+        if not back:
+            return loss
+        if not loss.requires_grad:
+            step = "make it of differentiable operations on the outputs: no argmax, no .detach(), no .item()"
+            raise BadTask("The loss has no gradient", expected="a tensor that follows the outputs", next_step=step)
+        loss.backward()
+        return loss.detach()
 
 
 def model_of(forms: Sequence[Checkpoint], options: LearnedMatching, dtype: torch.dtype) -> nn.Module:

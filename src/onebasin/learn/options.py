@@ -26,8 +26,9 @@ class LearnedMatching(Options):
         recentre_every: charts move along every so many steps, with the maps reached as their origin and latents of
             zero; 0 for never.
     The loss:
-        loss: "task", the cross entropy with the task's labels; "agreement", with what the end points themselves say,
-            (1−λ) p_A + λ p_B or Σ λ_m p_m, which needs no labels; "auto" is the first where there are labels.
+        loss: "task", the task's own, or the cross entropy with its labels; "agreement", with what the end points
+            themselves say, (1−λ) p_A + λ p_B or Σ λ_m p_m, which needs no labels; "auto" is the first where there are
+            labels.
         path: "factor" (stock models) or "circuit" (first paper).
         law: where λ, the share of B, is drawn: "middle" uniform on [0.4, 0.6]; "highest" mostly where the last
             validation found the path highest, for the lowest barrier; "dirichlet" Dirichlet(`alpha`·1), the one for

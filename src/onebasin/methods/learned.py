@@ -67,10 +67,8 @@ class Learned(LearnedMatching, Method):
         return chosen
 
     def check(self, models: Sequence[Checkpoint]) -> None:
-        from onebasin.landscape.teacher import check_predicts
         from onebasin.paths.laws import law_for
 
-        check_predicts(models[0])
         law_for(self.law if self.paper.law is None else self.paper.law, len(models))
 
     def why_canonical(self, spec: ModelSpec) -> str | None:

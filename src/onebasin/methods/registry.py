@@ -130,7 +130,8 @@ def default_method(spec: ModelSpec, *, task: bool) -> tuple[str, str]:
             f"No --method given: using {DEFAULT} (minutes on a CPU). For a quick result use --method weight."
         )
     name = "activation" if task else "weight"
-    return name, f"No --method given: using {name}, for {spec.architecture} has no head to learn from."
+    other = "--method auto learns from how alike it finds inputs"
+    return name, f"No --method given: using {name}, for {spec.architecture} has no head; {other}."
 
 
 def named_by(sections: Mapping[str, Any]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -14,21 +14,22 @@ from onebasin.landscape import Scores, score
 from onebasin.methods.method import Tick
 from onebasin.recipes import recipe
 from onebasin.spec import Tokens
-from onebasin.tasks import Task, load_task
+from onebasin.tasks import Task
 from onebasin.tasks.task import class_count
 
 
 def compare(
-    sources: Sequence[Source], data: recipe.Task, *, ensemble: bool, device: torch.device, tick: Tick
-) -> Scores:
-    """Check that the task fits every model, and measure them all."""
+    sources: Sequence[Source], data: recipe.Task, read: Callable[..., Task], *, ensemble: bool, device: torch.device,
+    tick: Tick,
+) -> Scores:  # fmt: skip
+    """Check that the task fits every model, and measure them all; `read` makes the task of what `data` calls it."""
     if not sources:
         raise OnebasinError("There is nothing to measure", expected="one model or more", next_step="name a model")
     models = [opened(source) for source in sources]
     found = {}
     for name, model in zip(_names(sources, models), models, strict=True):
         tick(f"reading {name}")
-        task = load_task(data.data, model, samples=data.samples, length=data.length)
+        task = read(data.data, model, samples=data.samples, length=data.length)
         if not task.labelled:
             step = "give a task with labels, or text that people wrote"
             raise BadTask("The task has nothing to measure against", expected="labels", found=task.name, next_step=step)

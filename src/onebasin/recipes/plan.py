@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -76,12 +76,13 @@ class Plan:
 
 
 def prepare(
-    recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint] | None = None, overwrite: bool = False
-) -> Plan:
+    recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint] | None = None, overwrite: bool = False,
+    read: Callable[..., Task] = load_task,
+) -> Plan:  # fmt: skip
     """Check all inputs of a run, the output folder included.  Writes nothing.
 
     `opened` are the models where they are open already; then the output folder may be chosen later.  With `overwrite`
-    that may be an earlier output.
+    that may be an earlier output.  `read` makes the task of what the recipe calls its data.
     """
     device = pick_device(recipe.device)
     if opened is None and recipe.write.out is None and not isinstance(recipe, Barrier):
@@ -91,7 +92,7 @@ def prepare(
     check_models(models)
     _spare_inputs(recipe, models)
     task = recipe.task
-    data = load_task(task.data, *models, samples=task.samples, length=task.length) if task else None
+    data = read(task.data, *models, samples=task.samples, length=task.length) if task else None
     for model in models:
         with model.store.resting(device):
             model.check_values(lambda done, total: tick("checking that every number is finite", done, total))

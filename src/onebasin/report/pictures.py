@@ -55,7 +55,8 @@ def plot(curves: Mapping[str, Curve], out: str | Path, *, metric: str | None = N
 
 def main_metric(curves: Sequence[Curve]) -> str:
     """The metric that all curves have and that says most."""
-    shared = [m for m in METRICS if all(m in e.metrics for curve in curves for e in curve.evaluations)]
+    own = [m for curve in curves for m in curve.evaluations[0].metrics]
+    shared = [m for m in (*METRICS, *own) if all(m in e.metrics for curve in curves for e in curve.evaluations)]
     if not curves or not shared:
         step = "draw curves of one kind of task together"
         raise OnebasinError("These curves have no metric in common", expected=", ".join(METRICS), next_step=step)

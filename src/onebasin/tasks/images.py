@@ -18,7 +18,7 @@ from onebasin.checkpoint.folder import read_json_object
 from onebasin.errors import BadTask
 from onebasin.spec import Images
 from onebasin.tasks.files import about_file, class_order, existing, label_ids
-from onebasin.tasks.task import CLASSIFICATION, Task, check_labels, head_kind, too_few
+from onebasin.tasks.task import CLASSIFICATION, EMBEDDINGS, IGNORED, Task, check_labels, head_kind, too_few
 
 Pixels = NDArray[np.uint8]
 
@@ -45,15 +45,20 @@ def image_task(
 ) -> Task:  # fmt: skip
     """The first N images (uint8, height × width × channels), resized where needed, rescaled and normalised.
 
+    A model without a head has no labels.
+
     x = (pixel · rescale_factor − image_mean) / image_std, as `preprocessor_config.json` says; without one 1/255, ½, ½.
     """
     reads = reads_images(checkpoint)
-    head_kind(checkpoint, CLASSIFICATION)
+    kind = head_kind(checkpoint, CLASSIFICATION, EMBEDDINGS)
     count = min(len(pictures), LARGEST) if samples is None else samples
     if count < 1 or count > len(pictures):
         raise too_few(count, len(pictures), name)
     targets = torch.tensor(labels, dtype=torch.long)
-    check_labels(targets, checkpoint, name)
+    if kind == CLASSIFICATION:
+        check_labels(targets, checkpoint, name)
+    else:
+        targets = torch.full_like(targets, IGNORED)
     file = checkpoint.store.folder / "preprocessor_config.json"
     rules = read_json_object(file) if file.is_file() else {}
     pixels = torch.from_numpy(np.stack([_fitted(picture(), reads, rules) for picture in pictures[:count]]))
@@ -64,7 +69,7 @@ def image_task(
         mean, std = (torch.tensor(rules.get(key, 0.5)).view(-1, 1, 1) for key in ("image_mean", "image_std"))
         x = (x - mean) / std
     full = {**about, "samples": count, "length": [reads.height, reads.width]}
-    return Task(name, CLASSIFICATION, {"pixel_values": x.contiguous()}, targets[:count], full)
+    return Task(name, kind, {"pixel_values": x.contiguous()}, targets[:count], full)
 
 
 def _fitted(pixels: Pixels, reads: Images, rules: Mapping[str, Any]) -> Pixels:

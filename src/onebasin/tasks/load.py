@@ -1,17 +1,22 @@
-"""From the words after `--task` to a task."""
+"""From the words after `--task`, or from data of the user's own, to a task."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Dataset
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.tasks.builtin import builtin
-from onebasin.tasks.hub import hub_dataset
+from onebasin.tasks.hub import ROLES, hub_dataset, rows_task
 from onebasin.tasks.images import image_files
+from onebasin.tasks.own import PIXELS, TOKENS, batches_task
 from onebasin.tasks.synthetic import synthetic_task
-from onebasin.tasks.task import SYNTHETIC, Task
+from onebasin.tasks.task import SYNTHETIC, Measure, Task, head_kind
 from onebasin.tasks.text import labelled_file, text_file
 
 FORMS = (
@@ -23,6 +28,73 @@ KINDS = {".npz": "images", ".txt": "text", ".csv": "labelled", ".jsonl": "labell
 READERS: dict[str, Callable[..., Task]] = {
     "images": image_files, "text": text_file, "labelled": labelled_file, "hub": hub_dataset, "builtin": builtin,
 }  # fmt: skip
+OWN = "own"  # what data are called that no name leads to
+
+
+def as_task(
+    data: Any, *models: Checkpoint, samples: int | None = None, length: int | None = None,
+    columns: Mapping[str, str] | None = None, loss: Measure | None = None,
+    metrics: Mapping[str, Measure] | None = None,
+) -> Task:  # fmt: skip
+    """The task in data of any kind, for the first of the models.  All verbs call this.
+
+    `data` is what `load_task` takes, a `Task`, a `datasets.Dataset` (`columns` says which column is the "text", the
+    "image" and the "label"), a `DataLoader`, or a list of batches: dicts as transformers has them, or (inputs, labels).
+    `loss` and `metrics` are functions of (outputs of the model, labels) that give one number for each sample, or their
+    mean; a loss takes the place of that which goes with the model's head, and of its metrics.
+    """
+    _check_functions(loss, metrics or {})
+    task = _read(data, models, samples, length, columns or {}, own_loss=loss is not None)
+    return replace(task, loss=loss or task.loss, metrics={**task.metrics, **(metrics or {})})
+
+
+def _read(
+    data: Any, models: tuple[Checkpoint, ...], samples: int | None, length: int | None, columns: Mapping[str, str], *,
+    own_loss: bool,
+) -> Task:  # fmt: skip
+    first, rows = models[0], hasattr(data, "column_names")
+    if set(columns) - set(ROLES) or (columns and not rows):
+        step = f"give columns={{ROLE: NAME}} with a datasets.Dataset; the roles are {', '.join(ROLES)}"
+        raise BadTask("columns cannot be used here", found=", ".join(columns), next_step=step)
+    if isinstance(data, str | Path):
+        return load_task(str(data), *models, samples=samples, length=length)
+    if rows and not {TOKENS, PIXELS} & set(data.column_names or ()) and hasattr(data, "__len__"):
+        about = {"source": type(data).__name__}
+        return rows_task(data, first, f"{OWN}:Dataset", about, samples=samples, length=length, columns=columns)
+    if length is not None:
+        step = "leave length out, and cut the texts where they are made into tokens"
+        raise BadTask("These data have a length of their own", found=f"length {length}", next_step=step)
+    if isinstance(data, Task):
+        if data.loss is None and not own_loss:
+            head_kind(first, data.kind)
+        return data if samples is None else data.first(samples)
+    if rows and hasattr(data, "with_format"):
+        batches = data.with_format("torch").iter(batch_size=100)
+        return batches_task(batches, type(data).__name__, first, samples=samples, own_loss=own_loss)
+    if why := _why_no_batches(data):
+        expected = f"text ({FORMS}), a Task, a datasets.Dataset, a DataLoader, or a list of batches"
+        raise BadTask(
+            "The task is nothing to read samples from", expected=expected, found=type(data).__name__, next_step=why
+        )
+    return batches_task(data, type(data).__name__, first, samples=samples, own_loss=own_loss)
+
+
+def _why_no_batches(data: Any) -> str | None:
+    """What to do with an object that does not give batches again and again."""
+    if isinstance(data, Dataset):
+        return "it gives samples one by one: DataLoader(dataset, batch_size=32)"
+    if isinstance(data, Mapping):
+        return "one batch is a list of one: [batch]"
+    if isinstance(data, Iterator):
+        return "it can be read only once: give list(...) of it, or a DataLoader"
+    return None if isinstance(data, Iterable) else "see the guide: docs/tasks.md"
+
+
+def _check_functions(loss: Any, metrics: Mapping[str, Any]) -> None:
+    for name, function in [*metrics.items(), *([] if loss is None else [("loss", loss)])]:
+        if not callable(function) or (name == "loss" and function is not loss):
+            step = "give a function of (outputs, labels); a metric needs a name of its own, which is not loss"
+            raise BadTask(f"{name} cannot be measured", expected="a function", found=function, next_step=step)
 
 
 def load_task(
@@ -39,6 +111,9 @@ def load_task(
     kind, _, rest = text.partition(":")
     if rest and kind in READERS:
         return READERS[kind](rest, checkpoint, samples=samples, length=length)
+    if rest and kind == OWN:
+        step = "run it from Python with these data, or give the task a file"
+        raise BadTask("This recipe was made from Python, with data that a file cannot hold", found=text, next_step=step)
     file = rest or text
     kind = KINDS.get(Path(file).suffix, "")
     step = f"say what it is, like {kind}:{file}" if kind else "give it one of these forms"

@@ -24,7 +24,7 @@ from onebasin.errors import BadTask
 from onebasin.spec import Images
 from onebasin.tasks.images import image_task, reads_images
 from onebasin.tasks.task import IGNORED, LANGUAGE, SYNTHETIC, Task, head_of
-from onebasin.tasks.tokens import reads_tokens, sequence_length, tokenizer_of
+from onebasin.tasks.tokens import put_around, reads_tokens, sequence_length, tokenizer_of
 
 WINDOWS, PICTURES = 1000, 4000  # texts and images where no number is asked for
 LEAVES = 30  # shapes in a picture
@@ -118,10 +118,7 @@ def _words(checkpoint: Checkpoint, samples: int, length: int, seed: int) -> Task
     words = torch.tensor([i for i in range(vocabulary) if i not in special])
     generator = torch.Generator().manual_seed(seed)
     ids = words[torch.randint(len(words), (samples, length), generator=generator)]
-    for place, name in ((0, "cls_token_id"), (-1, "sep_token_id")):
-        around = getattr(tokenizer, name, None)
-        if around is not None:
-            ids[:, place] = around
+    ids = put_around(ids, tokenizer)
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     about = {"source": "synthetic: random words", "seed": seed, "samples": samples, "length": length}
     return Task(SYNTHETIC, head_of(checkpoint), inputs, torch.full((samples,), IGNORED), about)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,12 @@ from torch import Generator, Tensor
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.errors import BadTask
 
+Measure = Callable[[Any, Any], Any]
+"""(outputs of the model, labels) -> a tensor: one number for each sample, or the mean of them."""
+
 CLASSIFICATION, LANGUAGE = "classification", "language"
+MASKED, TAGGING, EMBEDDINGS = "masked language", "token labels", "embeddings"
+OTHER = "another purpose"  # a head that only a loss of the user's own can measure
 SYNTHETIC = "synthetic"  # the name of inputs that models made up
 IGNORED = -100  # a label that is not counted
 
@@ -21,14 +26,26 @@ _KINDS = {  # what the end of a model's class name says about its head
     "ForImageClassification": CLASSIFICATION,
     "ForCausalLM": LANGUAGE,
     "LMHeadModel": LANGUAGE,
+    "ForMaskedLM": MASKED,
+    "ForTokenClassification": TAGGING,
+    "Model": EMBEDDINGS,
+}
+_FITTING = {  # data that a head can use
+    CLASSIFICATION: "this one names images or texts: images:FOLDER, labelled:FILE.csv",
+    LANGUAGE: "this one reads on: text:FILE",
+    MASKED: "this one fills gaps: text:FILE",
+    TAGGING: "this one labels words: labelled:FILE.jsonl with words and labels in lists",
+    EMBEDDINGS: "this one has no head: text:FILE, images:FOLDER or synthetic, without labels",
+    OTHER: "for this one give a loss of your own, from Python",
 }
 
 
 @dataclass(frozen=True)
 class Task:
-    """N samples: `inputs` stacked by name, `labels` (N,) classes or (N, T) next tokens; `about` says what they are.
+    """N samples: `inputs` stacked by name, `labels` (N,) classes or (N, T) tokens; `about` says what they are.
 
-    `text` holds all token ids of the text that windows were taken from.
+    `text` holds all token ids of the text that windows were taken from.  `loss` takes the place of the loss that goes
+    with the kind, whatever its labels are; `metrics` are measured besides.
     """
 
     name: str
@@ -37,14 +54,21 @@ class Task:
     labels: Tensor
     about: Mapping[str, Any]
     text: Tensor | None = field(default=None, repr=False, compare=False)
+    loss: Measure | None = None
+    metrics: Mapping[str, Measure] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
+    def scored(self) -> bool:
+        """Whether a model can be measured alone; without labels it is compared with the models it lies between."""
+        return self.loss is not None or (self.kind != EMBEDDINGS and bool((self.labels != IGNORED).any()))
+
+    @property
     def labelled(self) -> bool:
         """Whether there is a truth to learn from; text that models made up has none."""
-        return self.name != SYNTHETIC and bool((self.labels != IGNORED).any())
+        return self.name != SYNTHETIC and self.scored
 
     @property
     def length(self) -> int:
@@ -100,20 +124,21 @@ class Task:
 def head_of(checkpoint: Checkpoint) -> str:
     """What the model's head is for."""
     name = checkpoint.spec.architecture
-    return next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), "no head for either kind of task")
+    return next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), OTHER)
 
 
-def head_kind(checkpoint: Checkpoint, wanted: str) -> None:
-    """Refuse a task of another kind than the model's head."""
-    name, found = checkpoint.spec.architecture, head_of(checkpoint)
-    if found != wanted:
-        endings = " or ".join(ending for ending, kind in _KINDS.items() if kind == wanted)
+def head_kind(checkpoint: Checkpoint, *wanted: str) -> str:
+    """What the model's head is for, which must be one of these kinds of task."""
+    found = head_of(checkpoint)
+    if found not in wanted:
+        endings = " or ".join(ending for ending, kind in _KINDS.items() if kind in wanted)
         raise BadTask(
-            f"The task does not fit the head of {name}",
-            expected=f"a model for {wanted}",
+            f"The task does not fit the head of {checkpoint.spec.architecture}",
+            expected=f"a model for {' or '.join(wanted)}",
             found=found,
-            next_step=f"give a model whose class name ends in {endings}",
+            next_step=f"give a model whose class name ends in {endings}; {_FITTING[found]}",
         )
+    return found
 
 
 def class_count(checkpoint: Checkpoint) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.spec import Tokens
+from onebasin.tasks.task import IGNORED
 
 _FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
@@ -59,8 +60,11 @@ def encode(text: str, checkpoint: Checkpoint) -> tuple[Tensor, str]:
     return torch.from_numpy(np.frombuffer(text.encode(), np.uint8).astype(np.int64)), "bytes"
 
 
-def encode_padded(texts: Sequence[str], checkpoint: Checkpoint, length: int) -> dict[str, Tensor]:
-    """One row per text, cut or padded to `length`, with all that the model's tokenizer gives."""
+def encode_padded(texts: Sequence[str] | Sequence[Sequence[str]], checkpoint: Checkpoint, length: int) -> Any:
+    """One row per text, cut or padded to `length`, with all that the model's tokenizer gives.
+
+    A text may be a list of words; then `word_ids` of the result tells which of them a token belongs to.
+    """
     tokenizer = tokenizer_of(checkpoint)
     if tokenizer is None:
         step = "copy the tokenizer files of the original model into the folder"
@@ -74,10 +78,41 @@ def encode_padded(texts: Sequence[str], checkpoint: Checkpoint, length: int) -> 
             next_step="set pad_token_id in config.json and pad_token in tokenizer_config.json",
         )
     encoded = tokenizer(
-        list(texts), padding="max_length", truncation=True, max_length=length, return_tensors="pt", verbose=False
-    )
+        list(texts), padding="max_length", truncation=True, max_length=length, return_tensors="pt", verbose=False,
+        is_split_into_words=not isinstance(texts[0], str),
+    )  # fmt: skip
     check_ids(encoded["input_ids"], reads_tokens(checkpoint).vocabulary)
-    return dict(encoded)
+    return encoded
+
+
+def put_around(ids: Tensor, tokenizer: Any | None) -> Tensor:
+    """The rows with the tokens that the tokenizer puts around a text, in place of the first and the last."""
+    for place, name in ((0, "cls_token_id"), (-1, "sep_token_id")):
+        around = getattr(tokenizer, name, None)
+        if around is not None:
+            ids[:, place] = around
+    return ids
+
+
+def mask(ids: Tensor, checkpoint: Checkpoint, share: float = 0.15, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """(the rows with some tokens hidden, what was there): at least one of each row, drawn by the seed.
+
+    Tokens with a meaning of their own (padding, beginning, end) are not hidden.  Where nothing is hidden the label is
+    IGNORED.
+    """
+    tokenizer = tokenizer_of(checkpoint)
+    hidden = getattr(tokenizer, "mask_token_id", None)
+    if tokenizer is None or hidden is None:
+        raise BadTask(
+            "The model's folder has no tokenizer with a token that hides another",
+            expected="mask_token in tokenizer_config.json",
+            found="none",
+            next_step="copy the tokenizer files of the original model into the folder, or use synthetic inputs",
+        )
+    special = torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
+    drawn = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed)) + special
+    chosen = (drawn < share) | (drawn == drawn.amin(1, keepdim=True)) & ~special
+    return ids.masked_fill(chosen, hidden), ids.masked_fill(~chosen, IGNORED)
 
 
 def check_ids(ids: Tensor, vocabulary: int) -> None:

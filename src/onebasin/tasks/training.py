@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from onebasin.tasks.task import LANGUAGE, Task, too_few
+from onebasin.tasks.task import LANGUAGE, Measure, Task, too_few
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Windows:
     length: int
     about: Mapping[str, Any]
     kind: str = LANGUAGE
+    loss: Measure | None = None
     labelled: ClassVar[bool] = True  # every token is told from those before
 
     def __len__(self) -> int:
@@ -49,7 +50,7 @@ class Windows:
             raise too_few(n, len(self) - 1, self.name)
         inputs, labels = self.take(cut + self.length * torch.arange(n))
         about = {**self.about, "samples": n, "length": self.length}
-        return replace(self, ids=self.ids[:cut]), Task(self.name, self.kind, inputs, labels, about)
+        return replace(self, ids=self.ids[:cut]), Task(self.name, self.kind, inputs, labels, about, loss=self.loss)
 
 
 Training = Task | Windows
@@ -59,7 +60,8 @@ def training(task: Training) -> Training:
     """What to learn from: the whole text behind a task's windows, or its own samples."""
     if isinstance(task, Windows) or task.text is None:
         return task
-    return Windows(task.name, task.text, int(task.labels.shape[1]), {**task.about, "samples": "windows from anywhere"})
+    about = {**task.about, "samples": "windows from anywhere"}
+    return Windows(task.name, task.text, int(task.labels.shape[1]), about, loss=task.loss)
 
 
 def crop_and_flip(pixels: Tensor, generator: Generator) -> Tensor:

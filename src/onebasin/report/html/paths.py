@@ -8,7 +8,7 @@ from onebasin.landscape.tables import note_of, table_of
 from onebasin.report.html.charts import Rise, bar_chart, line_chart
 from onebasin.report.html.facts import Data
 from onebasin.report.html.markup import Markup, chart, join, legend, table, tag
-from onebasin.report.html.words import format_metric, metric_of
+from onebasin.report.html.words import PARTS, format_metric, metric_of
 from onebasin.report.pictures import ternary
 
 SHARES = {0.0: "A", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "B"}
@@ -28,7 +28,7 @@ def methods(demo: Data) -> Markup:
          f"{row['seconds']:.1f}"]
         for row in rows
     ]  # fmt: skip
-    better = "higher" if metric == "accuracy" else "lower"
+    better = "higher" if metric in PARTS else "lower"
     bars = (
         chart("Loss barrier (lower is better)", heights),
         chart(f"The average's {name} ({better} is better)", middles),
@@ -43,7 +43,7 @@ def curves(found: Mapping[str, Data]) -> Markup:
     """Loss and metric over λ for every curve, and the points behind them."""
     first = next(iter(found.values()))
     metric, name, about = metric_of(first), metric_of(first).replace("_", " "), "λ, share of B"
-    scale, unit = (100, " (%)") if metric == "accuracy" else (1, "")
+    scale, unit = (100, " (%)") if metric in PARTS else (1, "")
     losses = {name: on_path(curve, [point["loss"] for point in curve["points"]]) for name, curve in found.items()}
     metrics = {
         name: on_path(curve, [scale * point["metrics"][metric] for point in curve["points"]])

@@ -9,6 +9,8 @@ from onebasin.landscape.evaluate import METRICS
 from onebasin.report.html.facts import Data, Facts, aligned_models
 from onebasin.verification.verify import PROMISE
 
+PARTS = ("accuracy", "agreement")  # metrics that are parts of a whole
+
 
 def metric_of(curve: Data) -> str:
     """The metric that says most of those that were measured."""
@@ -17,7 +19,7 @@ def metric_of(curve: Data) -> str:
 
 def format_metric(value: float, metric: str) -> str:
     """A metric without its name."""
-    return f"{value:.1%}" if metric == "accuracy" else f"{value:.2f}"
+    return f"{value:.1%}" if metric in PARTS else f"{value:.2f}"
 
 
 def name_metric(value: float, metric: str) -> str:
