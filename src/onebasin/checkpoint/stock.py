@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onebasin.checkpoint import Checkpoint, transformers_config
+from onebasin.checkpoint import Checkpoint, torch_dtype, transformers_config
 from onebasin.spec import Images, ModelSpec, Tokens
 
 
@@ -25,6 +25,7 @@ def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> n
     config = transformers_config(checkpoint.config)
     config.dtype = dtype  # in 4.x the only place that every part of the model looks at
     model = getattr(transformers, spec.architecture)._from_config(config, attn_implementation="sdpa")
+    _take_out_absent(model, spec)
     load_weights(model, checkpoint)
     if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
         model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row
@@ -34,6 +35,13 @@ def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> n
     return ready
 
 
+def _take_out_absent(model: nn.Module, spec: ModelSpec) -> None:
+    """Some bare models are saved without their pooler; transformers would run one with random weights."""
+    absent = {name.partition(".")[0] for name, _ in model.named_parameters() if source_key(spec, name) not in spec.keys}
+    for part in absent:
+        setattr(model, part, None)
+
+
 @torch.no_grad()
 def load_weights(model: nn.Module, checkpoint: Checkpoint, keys: Collection[str] | None = None) -> None:
     """Copy the checkpoint's tensors (those under `keys`, or all) into a stock model, rounding to its dtype."""
@@ -41,6 +49,14 @@ def load_weights(model: nn.Module, checkpoint: Checkpoint, keys: Collection[str]
         key = source_key(checkpoint.spec, name)
         if keys is None or key in keys:
             parameter.copy_(checkpoint.tensor(key))
+
+
+@torch.no_grad()
+def round_weights(model: nn.Module, checkpoint: Checkpoint, dtype: str | None = None) -> None:
+    """Round a model of `checkpoint` as its files are when written in `dtype`, or in the stored dtypes."""
+    for name, parameter in model.named_parameters():
+        kind = torch_dtype(checkpoint.written_as(source_key(checkpoint.spec, name), dtype))
+        parameter.copy_(parameter.to(kind))
 
 
 def source_key(spec: ModelSpec, parameter: str) -> str:

@@ -19,9 +19,10 @@ from onebasin.cli.inspect import inspect
 from onebasin.cli.recipe import run
 from onebasin.cli.verify import verify
 from onebasin.cli.widen import widen
-from onebasin.errors import OnebasinError, Stopped
+from onebasin.errors import BrokenPromise, OnebasinError, Stopped
 
 INTERRUPTED = 130
+EXIT_CODES = {Stopped: INTERRUPTED, BrokenPromise: 1}
 UsageError: Any = typer.BadParameter.__bases__[0]  # click's, wherever typer keeps it
 
 app = typer.Typer(
@@ -63,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
         if "--debug" in arguments:
             traceback.print_exc()
         typer.echo(f"onebasin: {error}", err=True)
-        sys.exit(INTERRUPTED if isinstance(error, Stopped) else 2)
+        sys.exit(EXIT_CODES.get(type(error), 2))
     except (KeyboardInterrupt, typer.Abort):
         _leave_interrupted()
     if code == INTERRUPTED:  # typer's translation of Ctrl-C

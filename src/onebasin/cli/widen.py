@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json as _json
 from typing import Annotated, Any
 
 import typer
 
-from onebasin.checkpoint import Checkpoint, check_output
+from onebasin.checkpoint import Checkpoint, check_output, json_text
 from onebasin.cli.output import print_json, progress
 from onebasin.cli.recipe import Json, Out, Quiet
 from onebasin.ensemble.words import describe_drift
@@ -45,7 +44,7 @@ def widen(
         wide = larger(checkpoint, settings, extra=extra).in_memory()
         report = _report(checkpoint, wide, settings)
         wide.save(
-            out, extra_files={"certificate.json": _json.dumps(report, indent=2) + "\n"},
+            out, extra_files={"certificate.json": json_text(report)},
             progress=lambda done, total: tick("writing", done, total),
         )  # fmt: skip
     if json:
@@ -59,7 +58,7 @@ def _report(checkpoint: Checkpoint, wide: Checkpoint, settings: dict[str, Any]) 
     from onebasin.verification.verify import drifts
     from onebasin.widening.pair import growth
 
-    drift, rounding = drifts(checkpoint, wide, Alignment({}, {}))
+    drift, rounding, _ = drifts(checkpoint, wide, Alignment({}, {}))
     return {
         "settings": settings, "growth": growth(checkpoint.spec, wide.spec), "output_drift": drift,
         "rounding_alone": rounding,

@@ -9,25 +9,34 @@ import torch
 from torch import Tensor
 
 from onebasin.alignment import move
-from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint import Checkpoint, rounding_unit
 from onebasin.maps import Map
 from onebasin.spec import Leaf, ModelSpec
 
 Maps = Mapping[str, Map]
 
+CONDITION = 1e4  # of maps inside heads, at most
+
 
 @dataclass(frozen=True)
 class Pair:
-    """`a` stays, `b` is moved: leaf name -> float64 tensor."""
+    """`a` stays, `b` is moved: leaf name -> float64 tensor.
+
+    `condition` is the largest that maps inside heads may have: the stored dtype still tells the weakest direction from
+    none, and the inverse keeps its digits in float64.
+    """
 
     spec: ModelSpec
     a: Mapping[str, Tensor]
     b: Mapping[str, Tensor]
+    condition: float = CONDITION
 
     @classmethod
     def of(cls, a: Checkpoint, b: Checkpoint, device: torch.device | str = "cpu") -> Pair:
         """Read two canonical checkpoints of one table into memory."""
-        return cls(a.spec, {x: a[x].to(device) for x in a}, {x: b[x].to(device) for x in b})
+        unit = rounding_unit(kind for form in (a, b) for _, kind in form.stored.values())
+        condition = min(1 / unit, CONDITION)
+        return cls(a.spec, {x: a[x].to(device) for x in a}, {x: b[x].to(device) for x in b}, condition)
 
     def moved(self, leaf: Leaf, maps: Maps, skip: int | None = None) -> Tensor:
         """B's leaf under `maps`, except on its dimension `skip`."""

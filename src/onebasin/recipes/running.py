@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
@@ -13,10 +11,9 @@ from typing import Any
 import yaml
 
 from onebasin import __version__
-from onebasin.checkpoint import whole_folder
+from onebasin.checkpoint import json_text, whole_folder
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.words import name_of
-from onebasin.errors import BadOutput
 from onebasin.landscape import Curve, Surface, measure
 from onebasin.match.options import Gathering
 from onebasin.methods.method import BATCH, Job, Method, Tick, silent
@@ -26,11 +23,13 @@ from onebasin.recipes.document import plain
 from onebasin.recipes.notes import keep_warnings
 from onebasin.recipes.plan import Plan, dtype_code, parts_of, prepare
 from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
+from onebasin.recipes.state import check_state, kept_state
 from onebasin.report import plot
 from onebasin.report.card import describe_aligned, describe_merged, linear_merge, model_card
 from onebasin.report.html import write_report
 from onebasin.report.pictures import ternary
-from onebasin.verification.certificate import certificate, exactness, versions
+from onebasin.verification.certificate import certificate, check_exact, exactness, versions
+from onebasin.verification.written import check_written, measure_written
 
 
 def run(
@@ -45,18 +44,13 @@ def run(
         if isinstance(recipe, Barrier):
             return _measure(prepare(recipe, tick), recipe, notes, tick)
         state = Path(f"{recipe.write.out}.state")
-        if state.exists() and not resume:
-            raise BadOutput(
-                "Learning that was interrupted has left its state beside the output folder",
-                found=state,
-                next_step="give --resume to go on with it, or remove it to begin anew",
-            )
+        check_state(state, resume=resume)
         plan = prepare(recipe, tick)
         if plan.because is not None:
             say(plan.because)
-        aligned = certify(plan, align(plan, state, tick), notes, tick)
-        write(plan, aligned, tick)
-        shutil.rmtree(state, ignore_errors=True)
+        with kept_state(state, plan):
+            aligned = certify(plan, align(plan, state, tick), notes, tick)
+            write(plan, aligned, tick)
         return dict(aligned.certificate)
 
 
@@ -72,6 +66,10 @@ def certify(plan: Plan, aligned: Aligned, notes: Iterable[str] = (), tick: Tick 
     """The result with its certificate: how the models were aligned, and how exact that is."""
     tick("certificate")
     recipe, method = plan.alignment
+    certificates = _certificates(recipe, aligned)
+    if method.exact:
+        check_exact(certificates)
+    files = _check_files(recipe, aligned)
     report = {
         "verb": recipe.verb,
         "models": [name_of(model.path) for model in recipe.models],
@@ -81,7 +79,8 @@ def certify(plan: Plan, aligned: Aligned, notes: Iterable[str] = (), tick: Tick 
         "inputs": None if plan.data is None else dict(plan.data.about),
         "device": str(plan.device),
         **({"shares": list(recipe.lambdas)} if isinstance(recipe, Merge) else {}),
-        **_certificates(recipe, aligned),
+        **certificates,
+        "written": files,
         "warnings": list(notes),
     }
     return replace(aligned, certificate=report)
@@ -99,6 +98,15 @@ def _certificates(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
     return {**shared, **kept, "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
 
 
+def _check_files(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
+    """What rounding does to every folder that will be written, by its name in the output."""
+    found = {}
+    for folder, part in parts_of(recipe, aligned.models, aligned.reason).items():
+        found[folder or "."] = own = measure_written(part, dtype_code(recipe.write.dtype))
+        check_written(own)
+    return found
+
+
 def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> None:
     """The output folder: checkpoints, maps, certificate, recipe, model card, report; all of it or nothing."""
     recipe, method = plan.alignment
@@ -110,7 +118,7 @@ def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> None:
                 progress=lambda done, total: tick("writing", done, total),
             )  # fmt: skip
         aligned.save_maps(partial)
-        (partial / "certificate.json").write_text(json.dumps(aligned.certificate, indent=2) + "\n")
+        (partial / "certificate.json").write_text(json_text(aligned.certificate))
         (partial / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
         (partial / "README.md").write_text(_card(recipe, method), encoding="utf-8")
         if isinstance(recipe, Align) and recipe.write.mergekit:
@@ -143,8 +151,8 @@ def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[
               "recipe": recorded(plan, out or Path())}  # fmt: skip
     if out is not None:
         with whole_folder(out) as folder:
-            text = json.dumps({"onebasin": __version__, **report}, indent=2)
-            (folder / "barrier.json").write_text(text + "\n", encoding="utf-8")
+            text = json_text({"onebasin": __version__, **report})
+            (folder / "barrier.json").write_text(text, encoding="utf-8")
             (folder / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
             if isinstance(found, Curve):
                 plot({f"{names[0]} to {names[1]}, {found.path} path": found}, folder / "barrier.svg")
