@@ -20,7 +20,7 @@ RUNTIME = 450_000_000  # bytes that Python, torch and transformers take before a
 MODELS: dict[Work, int] = {  # how many times a model in float64 is in memory
     "verify": 4,  # canonical and moved form, running model, one in the making
     "align": 5,  # two forms, two models, one in the making
-    "learn": 6,  # two more in float32 that run
+    "learn": 7,  # and two that run, one in the making
 }
 
 

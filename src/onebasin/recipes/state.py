@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onebasin.checkpoint import json_text
+from onebasin.checkpoint import json_text, whole_folder
 from onebasin.checkpoint.folder import read_json_object
 from onebasin.ensemble.storage import digest
 from onebasin.ensemble.words import letter
@@ -57,8 +57,8 @@ def kept_state(folder: Path, plan: Plan) -> Iterator[Path]:
     if folder.exists():
         _check_same(folder, read_json_object(folder / MARK)["depends on"], now)
     else:
-        folder.mkdir()
-        (folder / MARK).write_text(json_text({"format": FORMAT, "depends on": now}), encoding="utf-8")
+        with whole_folder(folder) as fresh:
+            (fresh / MARK).write_text(json_text({"format": FORMAT, "depends on": now}), encoding="utf-8")
     try:
         yield folder
     except BaseException:
