@@ -74,6 +74,10 @@ class BadOutput(OnebasinError):
     """The output folder cannot be written."""
 
 
+class BrokenPromise(OnebasinError):
+    """A result is not what it promises to be: it is not written."""
+
+
 class Diverged(OnebasinError):
     """Learning met numbers that are not finite."""
 

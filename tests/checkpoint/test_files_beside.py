@@ -67,12 +67,44 @@ def test_files_beside_the_weights(tmp_path, make_folder, monkeypatch):
     assert (out / "merges.txt").read_text() == "ours"
 
 
-def test_carries_what_links_point_to(tmp_path):
-    blobs, source, out = (tmp_path / name for name in ("blobs", "source", "out"))
-    for folder in (blobs, source, out):
-        folder.mkdir()
-    (blobs / "0a1b").write_text("{}")
-    (source / "tokenizer.json").symlink_to(blobs / "0a1b")
-    carry_files(source, out)
-    assert not (out / "tokenizer.json").is_symlink()
-    assert (out / "tokenizer.json").read_text() == "{}"
+def test_links_out_of_the_folder_are_not_followed(tmp_path, make_folder):
+    """A link to a private key must not put it into the output; a link to a file of the folder may stay."""
+    (tmp_path / "key").write_text("private")
+    source, out = make_folder({}, name="source"), tmp_path / "out"
+    (source / "vocab.txt").write_text("a b")
+    (source / "notes.txt").symlink_to(tmp_path / "key")
+    (source / "merges.txt").symlink_to("vocab.txt")
+    (source / "gone.txt").symlink_to("nowhere")
+    out.mkdir()
+    with pytest.warns(UserWarning, match=r"notes.txt is not carried over: it is a link out of"):
+        carry_files(source, out)
+    assert {file.name for file in out.iterdir()} == {"vocab.txt", "merges.txt"}
+
+
+def test_links_of_the_hub_cache_are_followed(tmp_path):
+    cache, out = tmp_path / "models--org--name", tmp_path / "out"
+    snapshot = cache / "snapshots" / "0123abc"
+    for folder in (snapshot, cache / "blobs", tmp_path / "blobs", out):
+        folder.mkdir(parents=True)
+    (cache / "blobs" / "f00").write_text("tokens")
+    (tmp_path / "blobs" / "f00").write_text("private")
+    (snapshot / "vocab.txt").symlink_to("../../blobs/f00")
+    (snapshot / "notes.txt").symlink_to(tmp_path / "blobs" / "f00")
+    with pytest.warns(UserWarning, match=r"notes.txt"):
+        carry_files(snapshot, out)
+    assert {file.name: file.read_text() for file in out.iterdir()} == {"vocab.txt": "tokens"}
+    assert not (out / "vocab.txt").is_symlink()
+
+
+def test_code_that_stays_behind_is_not_named(tmp_path, make_folder):
+    """`auto_map` names Python files of the input; nothing in the output may."""
+    own = {"auto_map": {"AutoModel": "modeling.Model"}}
+    source, out = make_folder({}, name="source"), tmp_path / "out"
+    for name in ("tokenizer_config.json", "preprocessor_config.json"):
+        (source / name).write_text(json.dumps({**own, "kept": 1}))
+    (source / "generation_config.json").write_text("not JSON")
+    write_folder(out, planned(sample()), config={**CONFIG, **own}, carry_from=source)
+    assert json.loads((out / "config.json").read_text()) == CONFIG
+    for name in ("tokenizer_config.json", "preprocessor_config.json"):
+        assert json.loads((out / name).read_text()) == {"kept": 1}
+    assert (out / "generation_config.json").read_text() == "not JSON"

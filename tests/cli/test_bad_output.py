@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
 from helpers.folders import contents
 from onebasin.checkpoint import output
+from onebasin.ensemble import memory
 
 
 def refused_output(cli, out: Path, *says: str) -> None:
@@ -45,3 +47,28 @@ def test_output_below_a_folder_that_is_not_there(cli, tmp_path):
     assert (code, printed) == (2, "")
     assert "mkdir -p" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mount_point(cli, tmp_path, monkeypatch):
+    """A folder can be put beside it, but not in its place: that fails only when all work is done."""
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "out")
+    refused_output(cli, tmp_path / "out", "is a mount point", f"next step: give a folder inside it: {tmp_path}/out/")
+
+
+def test_not_enough_memory(cli, pristine, tmp_path, monkeypatch):
+    """inspect, a dry run and a run have one estimate; what does not fit is refused before any work."""
+    pair = pristine / "a", pristine / "b"
+    arguments = ("merge", *pair, "--method", "weight", "-o", tmp_path / "out")
+    plan = json.loads(cli(*arguments, "--dry-run", "--json")[1])
+    assert plan["memory"] == json.loads(cli("inspect", *pair, "--json")[1])["a"]["memory"]["align"]
+    monkeypatch.setattr(memory, "memory_here", lambda: plan["memory"] - 1)
+    says = f"aligning takes about {plan['memory'] / 1e9:.1f} GB of memory, and"
+    for flags in ((), ("--dry-run",)):
+        code, _, err = cli(*arguments, *flags)
+        assert code == 2
+        assert says in err
+    assert f"not ready: {says}" in cli("inspect", *pair)[1]
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(memory, "memory_here", lambda: plan["memory"])
+    assert cli(*arguments, "--dry-run")[0] == 0

@@ -149,7 +149,7 @@ def test_several_aligned_models_are_shown_in_turn(cli, pair, tmp_path):
     assert cli("align", *pair, "-o", tmp_path / "out", "--method", "weight")[0] == 0
     file = tmp_path / "out" / "certificate.json"
     one = json.loads(file.read_text())
-    many = {key: one[key] for key in ("verb", "method", "gauge", "warnings", "versions")}
+    many = {key: one[key] for key in ("verb", "method", "gauge", "warnings", "versions", "written")}
     file.write_text(json.dumps({**many, "models": ["x", "y", "z"], "aligned": [{"model": m, **one} for m in "yz"]}))
     write_report(tmp_path / "out")
     found = check(tmp_path / "out" / "report.html")

@@ -29,6 +29,7 @@ ON_SKIP = "post-norm: its output is also the skip path, which has no linear map 
 )  # fmt: skip
 def bert(s: Builder, cfg: Config) -> None:
     d = s.space("residual", cfg.hidden_size)
+    s.constant("is_decoder", cfg.is_decoder)
     s.leaf("embeddings.word_embeddings.weight", "v d", d=d)
     s.leaf("embeddings.position_embeddings.weight", "p d", d=d)
     s.leaf("embeddings.token_type_embeddings.weight", "y d", d=d)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onebasin.archs.registry import FIELDS, Config, architecture
-from onebasin.archs.rotary import geometric, rope_parameters
+from onebasin.archs.rotary import geometric, rope_constants, rope_parameters
 from onebasin.spec import Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, elementwise, head_sum, rope
 
@@ -34,7 +34,7 @@ def rotary_width(cfg: Config) -> int:
 )  # fmt: skip
 def gpt_neox(s: Builder, cfg: Config) -> None:
     eps, width, rotated = cfg.layer_norm_eps, cfg.hidden_size // cfg.num_attention_heads, rotary_width(cfg)
-    s.constant("rope", rope_parameters(cfg))
+    s.constant("rope", rope_constants(cfg))
     s.constant("parallel residual", cfg.use_parallel_residual)
     d = s.space("residual", cfg.hidden_size)
     s.leaf("embed_in.weight", "v d", d=d)

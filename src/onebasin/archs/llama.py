@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from onebasin.archs.registry import GROUPED, Config, Declaration, architecture
-from onebasin.archs.rotary import geometric, rope_parameters
+from onebasin.archs.rotary import geometric, rope_constants
 from onebasin.spec import Axis, Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, gain_product, gated, head_sum, qk_norm, rope
 
@@ -38,7 +38,7 @@ def grouped_attention(l: Builder, cfg: Config, d: Axis, *, qkv_bias: bool, o_bia
 
 
 def decoder(s: Builder, cfg: Config, *, qkv_bias: bool, o_bias: bool, mlp_bias: bool, normed: bool = False) -> None:
-    s.constant("rope", rope_parameters(cfg))
+    s.constant("rope", rope_constants(cfg))
     s.constant("sliding window", (getattr(cfg, "sliding_window", None), getattr(cfg, "layer_types", None)))
     d = s.space("residual", cfg.hidden_size)
     s.leaf("embed_tokens.weight", "v d", d=d)

@@ -38,6 +38,12 @@ def before_5() -> bool:
     return int(version("transformers").partition(".")[0]) < 5
 
 
+def rope_constants(cfg: Config) -> dict[str, Any]:
+    """What two models must share to turn positions alike; some kinds of scaling look at the length of the context."""
+    length = {} if geometric(cfg) else {"max_position_embeddings": cfg.max_position_embeddings}
+    return {**rope_parameters(cfg), **length}
+
+
 def geometric(cfg: Config) -> bool:
     """Whether every frequency follows from θ^(−2j/d) alone; the other kinds of scaling look at j or d themselves."""
     return rope_parameters(cfg).get("rope_type", "default") in ("default", "linear", "llama3")

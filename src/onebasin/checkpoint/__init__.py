@@ -4,12 +4,12 @@ The only package that opens files, and the only one that rounds.  Importing it, 
 headers import neither torch nor transformers.
 """
 
-from onebasin.checkpoint.dtypes import DTYPES, Dtype, is_finite, nbytes, torch_dtype
+from onebasin.checkpoint.dtypes import DTYPES, Dtype, is_finite, nbytes, rounding_unit, torch_dtype
 from onebasin.checkpoint.folder import has_custom_code, locate, read_config, weights_entry
 from onebasin.checkpoint.model import Checkpoint, transformers_config
 from onebasin.checkpoint.output import carry_files, check_output, is_carried, whole_folder
 from onebasin.checkpoint.store import Header, Progress, Store
-from onebasin.checkpoint.write import Planned, shards, write_folder
+from onebasin.checkpoint.write import Planned, json_text, shards, write_folder
 
 __all__ = [
     "DTYPES",
@@ -24,9 +24,11 @@ __all__ = [
     "has_custom_code",
     "is_carried",
     "is_finite",
+    "json_text",
     "locate",
     "nbytes",
     "read_config",
+    "rounding_unit",
     "shards",
     "torch_dtype",
     "transformers_config",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from onebasin.errors import BadOutput
@@ -58,6 +58,13 @@ def torch_dtype(code: str) -> torch.dtype:
 
     dtype: torch.dtype = getattr(torch, DTYPES[code].name)
     return dtype
+
+
+def rounding_unit(codes: Iterable[str]) -> float:
+    """The largest eps of some floating types."""
+    import torch
+
+    return max(torch.finfo(torch_dtype(code)).eps for code in codes if DTYPES[code].is_float)
 
 
 def is_finite(tensor: torch.Tensor) -> bool:

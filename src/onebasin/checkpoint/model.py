@@ -106,17 +106,21 @@ class Checkpoint(Shared):
             window[leaf.index] = self[leaf.name]
         return whole
 
+    def written_as(self, key: str, dtype: str | None = None) -> str:
+        """The dtype that the tensor `key` is written in: its stored one unless another is asked for."""
+        return dtype or self.stored.get(key, next(iter(self.stored.values())))[1]
+
     def planned(self, dtype: str | None = None) -> list[Planned]:
         """What `save` would write: every stored tensor, in its stored dtype unless another is asked for."""
-        fallback = next(iter(self.stored.values()))[1]
         sources = {key: key for key in self.spec.keys}
         sources |= {m.key: m.of for m in self.spec.mirrors if m.key in self.stored or not m.tied}
         planned = []
         for key, source in sources.items():
-            name, kind = self.stored.get(key, (key, fallback))
+            name, _ = self.stored.get(key, (key, ""))
             if self.spec.table_name(name) != key:  # in the input, one of two equal entries stood for both
                 name = key
-            planned.append(Planned(name, self.spec.keys[source], dtype or kind, partial(self.tensor, source)))
+            kind = self.written_as(key, dtype)
+            planned.append(Planned(name, self.spec.keys[source], kind, partial(self.tensor, source)))
         return planned
 
     def save(

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,9 @@ def check_output(out: Path, nbytes: int, *, overwrite: bool = False) -> None:
             raise BadOutput(f"{out} was not written by onebasin", expected=" or ".join(OURS), next_step=step)
         step = "give another output folder, or remove this one" + "; --overwrite replaces it" * is_ours(out)
         raise BadOutput(f"{out} is not empty", expected="a new or empty folder", next_step=step)
+    if out.is_mount():
+        step = f"give a folder inside it: {out / 'model'}"
+        raise BadOutput(f"{out} is a mount point, which no folder can replace", next_step=step)
     if not parent.is_dir():
         raise BadOutput(f"{parent} is not a folder", next_step=f"create it first: mkdir -p {parent}")
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -110,9 +114,35 @@ def is_carried(name: str) -> bool:
 
 
 def carry_files(source: Path, target: Path) -> None:
-    """Copy the carried files of one folder to another, the chat templates one level down included."""
+    """Copy the carried files of one folder to another, the chat templates one level down included.
+
+    A link that leads out of the folder is passed over: what it shows may be private.
+    """
     for file in sorted([*source.iterdir(), *(source / _TEMPLATES).glob("*.jinja")]):
-        if file.is_file() and is_carried(file.name) and file.stat().st_size <= LARGEST:
-            copy = target / file.relative_to(source)
-            copy.parent.mkdir(exist_ok=True)
-            shutil.copyfile(file, copy)
+        if not file.is_file() or not is_carried(file.name) or file.stat().st_size > LARGEST:
+            continue
+        if not _belongs(file, source):
+            warnings.warn(f"{file.name} is not carried over: it is a link out of {source}", stacklevel=2)
+            continue
+        copy = target / file.relative_to(source)
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(file, copy)
+        if copy.name.endswith("config.json"):
+            _forget_code(copy)
+
+
+def _belongs(file: Path, source: Path) -> bool:
+    """Whether a file lies in the folder, or is a link of the Hub's cache: snapshots/COMMIT/FILE -> blobs/HASH."""
+    real, folder = file.resolve(), source.resolve()
+    cached = folder.parent.name == "snapshots" and real.parent == folder.parents[1] / "blobs"
+    return real.is_relative_to(folder) or cached
+
+
+def _forget_code(file: Path) -> None:
+    """Take `auto_map` out of a configuration: it names code, which is not carried over."""
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return
+    if isinstance(config, dict) and config.pop("auto_map", None) is not None:
+        file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -32,12 +32,20 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
     config = transformers_config(checkpoint.config)
     config.dtype = dtype  # in 4.x the only place that every part of the model looks at
     model = getattr(transformers, spec.architecture)._from_config(config, attn_implementation="sdpa")
+    _take_out_absent(model, spec)
     if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
         model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row
     if dtype == torch.float64:
         norms_in_float64(model)
     ready: nn.Module = model.eval()
     return ready
+
+
+def _take_out_absent(model: nn.Module, spec: ModelSpec) -> None:
+    """Some bare models are saved without their pooler; transformers would run one with random weights."""
+    absent = {name.partition(".")[0] for name, _ in model.named_parameters() if source_key(spec, name) not in spec.keys}
+    for part in absent:
+        setattr(model, part, None)
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ The module tree is transformers' own, built without weights.  What is in memory 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,8 +18,10 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.stock import build, source_key
 
 
-def streamed_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> nn.Module:
-    """As `stock_model`, on the device where the checkpoint's tensors rest."""
+def streamed_model(
+    checkpoint: Checkpoint, dtype: torch.dtype = torch.float64, stored: Callable[[str], torch.dtype] | None = None
+) -> nn.Module:
+    """As `stock_model`, on the device where the checkpoint's tensors rest; rounded first to what they are `stored` in."""
     with _without_weights():
         model = build(checkpoint, dtype)
     place = torch.device(checkpoint.store.device)
@@ -28,16 +30,22 @@ def streamed_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -
         model.get_submodule(owner)._buffers[own] = buffer.to(place)
     for name, module in model.named_modules():
         if module._parameters:
-            module.register_forward_pre_hook(partial(_fetch, checkpoint=checkpoint, name=name, dtype=dtype))
+            module.register_forward_pre_hook(
+                partial(_fetch, checkpoint=checkpoint, name=name, dtype=dtype, stored=stored)
+            )
             module.register_forward_hook(_drop)
     return model
 
 
-def _fetch(module: nn.Module, given: Any, *, checkpoint: Checkpoint, name: str, dtype: torch.dtype) -> None:
+def _fetch(
+    module: nn.Module, given: Any, *, checkpoint: Checkpoint, name: str, dtype: torch.dtype,
+    stored: Callable[[str], torch.dtype] | None,
+) -> None:  # fmt: skip
     for own, parameter in module._parameters.items():
         if parameter is not None:
             key = source_key(checkpoint.spec, f"{name}.{own}".lstrip("."))
-            module._parameters[own] = _frozen(checkpoint.tensor(key).to(dtype))
+            tensor = checkpoint.tensor(key)
+            module._parameters[own] = _frozen((tensor if stored is None else tensor.to(stored(key))).to(dtype))
 
 
 def _drop(module: nn.Module, given: Any, result: Any) -> None:

@@ -53,6 +53,7 @@ def write_folder(
 ) -> None:
     """Write the folder `out`: weights, `config.json`, the files carried over from an input, `extra_files` by name.
 
+    `auto_map` names code of the input, which stays there: it is left out of `config.json`.
     What `make` returns may be of any floating type, on any device; it is rounded to the planned type here and nowhere
     else.  Raises `BadOutput` before any work if `out` cannot be written, and later if a tensor is not as planned or
     not finite after rounding.  On any failure, and on Ctrl-C, nothing is left behind.
@@ -63,7 +64,7 @@ def write_folder(
     total, done = sum(tensor.nbytes for tensor in tensors), 0
     with whole_folder(out, total, overwrite=overwrite) as partial:
         split = shards(tensors, max_shard_size)
-        _write_json(partial / "config.json", config)
+        _write_json(partial / "config.json", {key: x for key, x in config.items() if key != "auto_map"})
         if carry_from:
             carry_files(carry_from, partial)
         for name, content in (extra_files or {}).items():
@@ -133,6 +134,19 @@ def _save(shard: dict[str, Tensor], file: Path, metadata: Mapping[str, str]) -> 
         step = "nothing was written; check the disk and try again"
         raise BadOutput(f"{file.name} could not be written", found=error, next_step=step) from error
     shutil.copymode(file.with_name("config.json"), file)  # save_file makes files that only their owner can read
+
+
+def json_text(value: Any) -> str:
+    """A JSON document that every reader takes: numbers that are not finite, for which JSON has no word, are null."""
+    return json.dumps(_finite(value), indent=2, allow_nan=False, default=str) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write_json(file: Path, value: Mapping[str, Any]) -> None:

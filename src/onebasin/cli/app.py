@@ -20,11 +20,12 @@ from onebasin.cli.inspect import inspect
 from onebasin.cli.recipe import run
 from onebasin.cli.verify import verify
 from onebasin.cli.widen import widen
-from onebasin.errors import OnebasinError, Stopped
+from onebasin.errors import BrokenPromise, OnebasinError, Stopped
 from onebasin.processes.ranks import rank
 from onebasin.processes.signals import interruptible
 
 INTERRUPTED = 130
+EXIT_CODES = {Stopped: INTERRUPTED, BrokenPromise: 1}
 SHARED = ("align", "merge", "run")  # of several processes, all carry these out; only the first does the others
 UsageError: Any = typer.BadParameter.__bases__[0]  # click's, wherever typer keeps it
 
@@ -79,7 +80,7 @@ def _run(arguments: list[str]) -> None:
         if "--debug" in arguments:
             traceback.print_exc()
         _tell(f"{error}")
-        sys.exit(INTERRUPTED if isinstance(error, Stopped) else 2)
+        sys.exit(EXIT_CODES.get(type(error), 2))
     except (KeyboardInterrupt, typer.Abort):
         _leave_interrupted()
     if code == INTERRUPTED:  # typer's translation of Ctrl-C

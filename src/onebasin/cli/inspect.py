@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Any
 
 import typer
@@ -38,7 +37,7 @@ def inspect(
         print_json(found.report)
     else:
         _print_model(found.report) if b is None else _print_pair(found.report)
-        typer.echo(found.advice(*names, memory=_memory()))
+        typer.echo(found.advice(*names))
     if not found.ready:
         raise typer.Exit(1)
 
@@ -52,14 +51,6 @@ def _with_weights(names: list[str], revision: str | None, *, quiet: bool) -> ins
     with progress(quiet) as tick:
         a, b = (open_any(name, revision) for name in names)
         return inspect_weights(a, b, tick)
-
-
-def _memory() -> int | None:
-    """Bytes of memory in this machine, where the system says so."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError):
-        return None
 
 
 def _print_model(report: dict[str, Any]) -> None:
@@ -81,7 +72,8 @@ def _print_model(report: dict[str, Any]) -> None:
         gains = [name for name, why in report["kept_gains"].items() if why == reason]
         console.print(f"{len(gains)} gain(s) stay, {gains[0]} first: {reason}")
     memory = report["memory"]
-    console.print(f"memory: verify {size(memory['verify'])}, align two of these {size(memory['align'])}")
+    verify, align, learn = (size(memory[work]) for work in ("verify", "align", "learn"))
+    console.print(f"memory: verify {verify}, align two of these {align} by weights, {learn} with data or learning")
 
 
 def _print_pair(pair: dict[str, Any]) -> None:

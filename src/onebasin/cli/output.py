@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from onebasin.checkpoint import json_text
 from onebasin.cli.pace import Pace
 
 console = Console(highlight=False, soft_wrap=True)
@@ -30,7 +30,7 @@ def size(nbytes: float) -> str:
 
 def print_json(report: Any) -> None:
     """What `--json` prints."""
-    typer.echo(json.dumps(report, indent=2, default=str))
+    typer.echo(json_text(report), nl=False)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = ()) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onebasin.cli.output import console, print_table, size
-from onebasin.ensemble.words import describe_drift
+from onebasin.ensemble.words import describe_drift, describe_written
 
 
 def print_plan(plan: dict[str, Any]) -> None:
@@ -44,6 +44,8 @@ def print_aligned(report: dict[str, Any]) -> None:
         console.print(f"{name}: {distances}, output drift {describe_drift(own['output_drift'])}")
     if "reference" in report:
         console.print(f"A as it is written: output drift {describe_drift(report['reference']['output_drift'])}")
+    for folder, own in report["written"].items():
+        console.print(f"{'the file' if folder == '.' else folder}: {describe_written(own)}")
     console.print(f"gauge: {report['gauge']}")
     if "verdict" in report:
         if report["scores"] is not None:

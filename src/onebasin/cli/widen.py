@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json as _json
 from typing import Annotated, Any
 
 import typer
 
-from onebasin.checkpoint import Checkpoint, check_output
+from onebasin.checkpoint import Checkpoint, check_output, json_text
 from onebasin.cli.output import print_json
 from onebasin.cli.recipe import Json, Out, Overwrite
 from onebasin.cli.watching import LogFile, Quiet, Verbose, Watching, watch
@@ -51,7 +50,7 @@ def widen(
         wide = larger(checkpoint, settings, extra=extra).in_memory()
         report = _report(checkpoint, wide, settings)
         wide.save(
-            out, extra_files={"certificate.json": _json.dumps(report, indent=2) + "\n"},
+            out, extra_files={"certificate.json": json_text(report)},
             progress=lambda *done: watched.tick("writing", *done), overwrite=overwrite,
         )  # fmt: skip
     if json:
@@ -65,7 +64,7 @@ def _report(checkpoint: Checkpoint, wide: Checkpoint, settings: dict[str, Any]) 
     from onebasin.verification.verify import drifts
     from onebasin.widening.pair import growth
 
-    drift, rounding = drifts(checkpoint, wide, Alignment({}, {}))
+    drift, rounding, _ = drifts(checkpoint, wide, Alignment({}, {}))
     return {
         "settings": settings, "growth": growth(checkpoint.spec, wide.spec), "output_drift": drift,
         "rounding_alone": rounding,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
-from onebasin.checkpoint import Checkpoint, whole_folder
+from onebasin.checkpoint import Checkpoint, json_text, whole_folder
 from onebasin.demo.training import train_pair
 from onebasin.demo.variants import Variant
 from onebasin.landscape.scores import Scores, score, verdict
@@ -57,7 +56,7 @@ def demonstrate(variant: Variant, out: Path, tick: Tick = silent, *, overwrite: 
             "versions": versions(),
         }
         report["conclusion"] = conclusion(report)
-        (folder / "demo.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        (folder / "demo.json").write_text(json_text(report), encoding="utf-8")
         write_report(folder)
     return report
 

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from onebasin.canonical.structure import canonical_spec
 from onebasin.checkpoint import Checkpoint
-from onebasin.checkpoint.folder import read_json_object
-from onebasin.errors import BadCheckpoint, Incompatible, NotExpressible
+from onebasin.ensemble.files_beside import file_obstacles
+from onebasin.ensemble.obstacle import Obstacle
+from onebasin.errors import Incompatible, NotExpressible
 from onebasin.spec import ModelSpec
 from onebasin.widening.pair import common_tables, growth, one_size, size_words
-
-
-@dataclass(frozen=True)
-class Obstacle:
-    """One difference.  `blocks` is False where onebasin can deal with it and only says so."""
-
-    what: str
-    a: object
-    b: object
-    next_step: str
-    blocks: bool = True
 
 
 def obstacles(a: Checkpoint, b: Checkpoint) -> list[Obstacle]:
     """Every reason why `a` and `b` cannot be brought into one basis as they are, most basic first."""
     if a.spec.model_type != b.spec.model_type or a.spec.architecture != b.spec.architecture:
         return [Obstacle("model class", a.spec.architecture, b.spec.architecture, "compare two models of one class")]
-    return [*_sizes(a, b), *_labels(a, b), *_operations(a.spec, b.spec), *_files(a, b)]
+    return [*_sizes(a, b), *_labels(a, b), *_operations(a.spec, b.spec), *file_obstacles(a, b)]
 
 
 def _sizes(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
@@ -104,50 +91,3 @@ def _operations(a: ModelSpec, b: ModelSpec) -> Iterator[Obstacle]:
     if a.tied != b.tied:
         step = "nothing to do: both are untied first, and the results are untied"
         yield Obstacle("tied embeddings", a.tied, b.tied, step, blocks=False)
-
-
-_PREPROCESSING = (
-    "size",
-    "crop_size",
-    "image_mean",
-    "image_std",
-    "do_normalize",
-    "do_rescale",
-    "rescale_factor",
-    "resample",
-)
-
-
-def _files(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
-    tokens = [_vocabulary(c.store.folder) for c in (a, b)]
-    if tokens[0] and tokens[1] and tokens[0] != tokens[1]:
-        moved = next((t for t in sorted(tokens[0]) if tokens[0][t] != tokens[1].get(t)), None)
-        first = moved if moved is not None else next(iter(sorted(set(tokens[1]) - set(tokens[0]))))
-        step = "give both models one tokenizer first: the rows of their embeddings mean different tokens"
-        yield Obstacle(f"token {first!r}", tokens[0].get(first), tokens[1].get(first), step)
-    images = [_json(c.store.folder / "preprocessor_config.json") for c in (a, b)]
-    for key in _PREPROCESSING:
-        if images[0] and images[1] and images[0].get(key) != images[1].get(key):
-            step = "the models expect different pixels: retrain, or give both one preprocessing"
-            yield Obstacle(f"preprocessing: {key}", images[0].get(key), images[1].get(key), step)
-
-
-def _vocabulary(folder: Path) -> dict[str, int]:
-    """token -> id, from whichever tokenizer files the folder has; tokens that were added later included."""
-    tokenizer = _json(folder / "tokenizer.json")
-    try:
-        vocabulary = (tokenizer.get("model") or {}).get("vocab") or _json(folder / "vocab.json")
-        added = {entry["content"]: entry["id"] for entry in tokenizer.get("added_tokens") or []}
-        if isinstance(vocabulary, list):
-            vocabulary = {entry[0] if isinstance(entry, list) else entry: i for i, entry in enumerate(vocabulary)}
-        elif not vocabulary and (folder / "vocab.txt").is_file():
-            lines = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
-            vocabulary = {token: i for i, token in enumerate(lines)}
-        return {**vocabulary, **added, **_json(folder / "added_tokens.json")}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        step = "take the tokenizer files from the original model"
-        raise BadCheckpoint(f"The tokenizer of {folder} cannot be read", found=repr(error), next_step=step) from error
-
-
-def _json(path: Path) -> dict[str, Any]:
-    return read_json_object(path) if path.is_file() else {}

@@ -28,6 +28,10 @@ def balance(
 
 
 def to_power(size: Mapping[str, float], typical: list[str], power: float) -> dict[str, float]:
-    """Blocks far below the median size count as if they had a tenth of it: noise in a dead layer is not blown up."""
+    """Blocks far below the median size count as if they had a tenth of it: noise in a dead layer is not blown up.
+
+    Where the median is zero too, a block of zeros counts once.
+    """
     middle = float(np.median([size[name] for name in typical])) if typical else 0.0
-    return {name: (s + 0.1 * middle) ** power for name, s in size.items()}
+    raised = {name: s + 0.1 * middle for name, s in size.items()}
+    return {name: s**power if s else 1.0 for name, s in raised.items()}

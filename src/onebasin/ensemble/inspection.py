@@ -10,15 +10,12 @@ from typing import Any
 
 from onebasin.canonical.structure import canonical_spec
 from onebasin.checkpoint import Checkpoint
-from onebasin.ensemble.compatibility import Obstacle, obstacles
-from onebasin.families import MONOMIAL, SCALED_PERMUTATION
+from onebasin.ensemble.compatibility import obstacles
+from onebasin.ensemble.memory import MODELS, lacking, memory_of
+from onebasin.ensemble.obstacle import Obstacle
 from onebasin.spec import ModelSpec
 
-FLOAT64 = 8  # bytes
-STRANGER = (
-    0.1  # cosine of layers from which on they have a common ancestor: docs/do-i-need-this.md has the measurements
-)
-RUNTIME = 450_000_000  # bytes that Python, torch and transformers take before any weight is read
+STRANGER = 0.1  # cosine of layers from which on they have a common ancestor (docs/do-i-need-this.md)
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,11 +36,8 @@ class Inspection:
             return [self.report[side] for side in "ab" if side in self.report]
         return [self.report]
 
-    def advice(self, *names: str, memory: int | None = None) -> str:
-        """Ready, or what blocks; then what to type next.
-
-        `names` are what the models are called, `memory` how many bytes of it are here.
-        """
+    def advice(self, *names: str) -> str:
+        """Ready, or what blocks; then what to type next.  `names` are what the models are called."""
         names = names or tuple(model["model"] for model in self.models)
         if self.verdict == "one basin":
             return f"nothing to align: the two have a common ancestor; next: {self._without_us()}"
@@ -51,10 +45,8 @@ class Inspection:
             blocking = [found for found in self.report["obstacles"] if found["blocks"]]
             what = ", ".join(dict.fromkeys(found["what"] for found in blocking))
             return f"not ready: these two cannot be aligned as they are ({what}); next: {blocking[0]['next_step']}"
-        needed = max(model["memory"]["align"] for model in self.models)
-        if memory is not None and needed > memory:
-            here = f"aligning takes about {needed / 1e9:.1f} GB of memory, and {memory / 1e9:.1f} GB are here"
-            return f"not ready: {here}; next: use a larger machine"
+        if (missing := lacking(max(model["memory"]["align"] for model in self.models))) is not None:
+            return f"not ready: {missing}; next: use a larger machine"
         if len(names) == 1:
             return f"ready; next: onebasin verify {names[0]}, or onebasin inspect {names[0]} B with the model to align"
         if self.verdict == "between":
@@ -108,10 +100,7 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
         "dimension": sum(space["dimension"] for space in spaces),
         "attention_dimension": _attention_dimensions(free),
         "kept_gains": {norm.name: norm.blocked for norm in free.norms.values() if norm.blocked},
-        "memory": {
-            "verify": RUNTIME + 4 * FLOAT64 * parameters,  # canonical and moved form, running model, one in the making
-            "align": RUNTIME + 5 * FLOAT64 * parameters + _unit_pairs(free),  # two forms, two models, one in the making
-        },
+        "memory": {work: memory_of(free, work) for work in MODELS},
     }
 
 
@@ -134,14 +123,6 @@ def say_weights(weights: dict[str, Any]) -> str:
     related = sum(layer["stored"] >= STRANGER for layer in layers)
     seen = f"a common ancestor is visible in {related} of {len(layers)} layers"
     return f"between: {seen}, but the models have gone far from it ({found})"
-
-
-def _unit_pairs(spec: ModelSpec) -> int:
-    """Bytes to compare n hidden units with n others: some n × n matrices, more where every pair has a scale."""
-    families = {name: spec.family(name) for name, space in spec.spaces.items() if space.base is None}
-    units = {name: family for name, family in families.items() if family <= MONOMIAL}
-    counts = {name: 24 if family >= SCALED_PERMUTATION else 10 for name, family in units.items()}
-    return FLOAT64 * max((count * spec.spaces[name].size ** 2 for name, count in counts.items()), default=0)
 
 
 def describe_pair(a: Checkpoint, b: Checkpoint) -> dict[str, Any]:

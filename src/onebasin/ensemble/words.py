@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 
 def letter(i: int) -> str:
@@ -28,9 +30,20 @@ def describe_gauge(reason: str | None) -> str:
     return "the reference's" if reason is None else f"canonical, all models: {reason}"
 
 
+def difference(value: float | None) -> str:
+    """A largest difference; one that is not finite has no word in JSON and comes back from there as None."""
+    return "not finite" if value is None or not math.isfinite(value) else f"{value:.1e}"
+
+
 def describe_drift(drift: Mapping[str, float]) -> str:
     """How far outputs moved, by dtype."""
-    return ", ".join(f"{value:.1e} in {kind}" for kind, value in drift.items())
+    return ", ".join(f"{difference(value)} in {kind}" for kind, value in drift.items())
+
+
+def describe_written(found: Mapping[str, Any]) -> str:
+    """What rounding does to a file."""
+    drift, largest = difference(found["drift"]), difference(found["largest_output"])
+    return f"rounding to {found['dtype']} moves outputs by up to {drift}, where the largest is {largest}"
 
 
 def html_table(text: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

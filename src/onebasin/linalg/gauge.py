@@ -9,6 +9,7 @@ G = B Bᵀ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -56,15 +57,16 @@ class _Point(NamedTuple):
 
 def two_sided(
     cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, *,
-    start: Tensor | None = None, steps: int = 20, tol: float = 1e-7,
+    start: Tensor | None = None, condition: float = math.inf, steps: int = 20, tol: float = 1e-7,
 ) -> Tensor:  # fmt: skip
     """argmin over invertible g, (f, d, d), by damped Gauss–Newton from the best of three closed forms and `start`.
 
     With g ← (I + S) g the residuals are linear in S to first order, and S solves the Sylvester equation
     (W Wᵀ) S + S (V Vᵀ) = R_v Vᵀ − W R_cᵀ,  V = g B_v, W = g^-T B_c,  in the eigenbases of the two Gram matrices.
     The step neglects curvature from the residuals: convergence is quadratic where the models agree, linear where they
-    do not.  Directions that neither side can see are not moved, so rank-deficient heads are safe.  A step that raises
-    the objective is not taken; a head is done when a step gains `tol` or less.  Cost: d³ per head and step.
+    do not.  Directions that neither side can see are not moved.  A direction that one side hardly sees still drives g
+    to extremes, so g is drawn in to `condition` at the end.  A step that raises the objective is not taken; a head is
+    done when a step gains `tol` or less.  Cost: d³ per head and step.
     """
     moments: Moments = (cross_v, gram_v, cross_c, gram_c)
     solved = _best_start(moments, start)
@@ -85,7 +87,7 @@ def two_sided(
         if not len(active):
             break
     solved[active] = here.g
-    return solved
+    return solved if math.isinf(condition) else _drawn_in(solved, condition)
 
 
 def _gauss_newton(here: _Point, moments: Moments, damping: Tensor) -> Tensor:
@@ -122,6 +124,18 @@ def _least_squares(cross: Tensor, gram: Tensor, fallback: Tensor) -> Tensor:
     usable = torch.isfinite(found).all(-1).all(-1) & (sizes[..., 0] > 0)
     mended = left * sizes.clamp_min(floor).unsqueeze(-2) @ right
     return torch.where(usable[..., None, None], mended, fallback)
+
+
+def _drawn_in(g: Tensor, condition: float) -> Tensor:
+    """g with singular values within √condition of their geometric mean, where they lie further apart.
+
+    Large and small ones alike: to raise the small ones alone can cost much on one side, and to lower the large ones on
+    the other.
+    """
+    left, sizes, right = torch.linalg.svd(g)
+    middle = sizes.clamp_min(torch.finfo(sizes.dtype).tiny).log().mean(-1, keepdim=True).exp()
+    within = left * sizes.clamp(middle / condition**0.5, middle * condition**0.5).unsqueeze(-2) @ right
+    return torch.where((sizes[..., :1] > condition * sizes[..., -1:]).unsqueeze(-1), within, g)
 
 
 def positive_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> tuple[Tensor, Tensor]:

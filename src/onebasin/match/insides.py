@@ -36,7 +36,7 @@ def solve_insides(
         moments = [weight_moments(pair, maps, space, emphasis) for space in alike]
         arrivals = [maps[str(pair.spec.spaces[space].base)].tensors()["index"] for space in alike]
         start = stack([maps[space].take(index) for space, index in zip(alike, arrivals, strict=True)])
-        solved, first = solve(kind, Moments.stack(moments), start), 0
+        solved, first = solve(kind, Moments.stack(moments), start, pair.condition), 0
         for space, index in zip(alike, arrivals, strict=True):
             found[space] = solved.take(first + index.argsort())
             first += len(index)

@@ -15,7 +15,7 @@ import torch
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.match.options import group_of
-from onebasin.match.pair import Pair
+from onebasin.match.pair import Pair, largest_condition
 from onebasin.spec import ModelSpec
 
 SMALL = 2**20  # numbers in a leaf that may share a page with leaves of other blocks
@@ -34,8 +34,11 @@ class Pages:
     def of(cls, a: Checkpoint, b: Checkpoint, device: torch.device | str = "cpu", *, keep: bool = True) -> Pages:
         """The pages of two canonical forms of one table; `keep` holds on to what was read."""
 
+        condition = largest_condition(a, b)
+
         def read(names: tuple[str, ...]) -> Pair:
-            return Pair(a.spec, *({x: form[x].to(device) for x in names} for form in (a, b)))
+            ours, theirs = ({x: form[x].to(device) for x in names} for form in (a, b))
+            return Pair(a.spec, ours, theirs, condition)
 
         return cls(a.spec, page_names(a.spec), cache(read) if keep else read, device)
 

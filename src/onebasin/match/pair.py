@@ -9,25 +9,38 @@ import torch
 from torch import Tensor
 
 from onebasin.alignment import move
-from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint import Checkpoint, rounding_unit
 from onebasin.maps import Map
 from onebasin.spec import Leaf, ModelSpec
 
 Maps = Mapping[str, Map]
 
+CONDITION = 1e4  # of maps inside heads, at most
+
+
+def largest_condition(a: Checkpoint, b: Checkpoint) -> float:
+    """Of maps inside heads: the stored dtypes still tell the weakest direction from none."""
+    return min(1 / rounding_unit(kind for form in (a, b) for _, kind in form.stored.values()), CONDITION)
+
 
 @dataclass(frozen=True)
 class Pair:
-    """`a` stays, `b` is moved: leaf name -> float64 tensor, of all leaves or of some (a page)."""
+    """`a` stays, `b` is moved: leaf name -> float64 tensor, of all leaves or of some (a page).
+
+    `condition` is the largest that maps inside heads may have: the stored dtype still tells the weakest direction from
+    none, and the inverse keeps its digits in float64.
+    """
 
     spec: ModelSpec
     a: Mapping[str, Tensor]
     b: Mapping[str, Tensor]
+    condition: float = CONDITION
 
     @classmethod
     def of(cls, a: Checkpoint, b: Checkpoint, device: torch.device | str = "cpu") -> Pair:
         """Read two canonical checkpoints of one table into memory."""
-        return cls(a.spec, {x: a[x].to(device) for x in a}, {x: b[x].to(device) for x in b})
+        ours, theirs = ({x: form[x].to(device) for x in form} for form in (a, b))
+        return cls(a.spec, ours, theirs, largest_condition(a, b))
 
     def part(self, names: Collection[str]) -> Pair:
         """Some leaves of it."""

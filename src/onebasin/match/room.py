@@ -8,17 +8,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onebasin.ensemble.memory import page_work
 from onebasin.errors import BadRecipe
-from onebasin.match.options import group_of
 from onebasin.options import Options
 from onebasin.spec import ModelSpec
 
 if TYPE_CHECKING:
     import torch
 
-FLOAT64 = 8  # bytes
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-PARTS = 6  # copies of the largest page, and of the scores of its units, that a pass holds at most
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Memory(Options):
     def room(self, device: torch.device, spec: ModelSpec) -> float:
         """Bytes for weights to rest in: what is given, or most of what is free, less what the work itself takes."""
         given = self._given("gpu" if device.type == "cuda" else "host")
-        return max((given or 0.6 * free(device)) - work(spec), 0.0)
+        return max((given or 0.6 * free(device)) - page_work(spec), 0.0)
 
     def keep(self, device: torch.device) -> None:
         """Let torch refuse what exceeds the memory given for the GPU."""
@@ -67,12 +65,3 @@ def free(device: torch.device) -> float:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"))
     except (AttributeError, ValueError):
         return math.inf
-
-
-def work(spec: ModelSpec) -> float:
-    """Bytes that one pass takes beside the weights that rest: some copies of the largest page and its scores."""
-    from onebasin.match.pages import page_names
-
-    page = max(sum(math.prod(spec.leaves[name].shape) for name in names) for names in page_names(spec))
-    units = max((space.size for name, space in spec.spaces.items() if group_of(spec, name) == "units"), default=0)
-    return PARTS * FLOAT64 * (page + units**2)

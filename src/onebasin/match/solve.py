@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import torch
@@ -17,10 +18,11 @@ from onebasin.maps.rotary import pair_blocks
 from onebasin.match.moments import Moment, Moments
 
 
-def solve(family: Family, moments: Moments, start: Map | None = None) -> Map:
+def solve(family: Family, moments: Moments, start: Map | None = None, condition: float = math.inf) -> Map:
     """The best member of `family`.  `start` is where an iteration begins, and decides what moments leave open.
 
-    Isometric families maximise ⟨C, g⟩, which is projection; the others trade vectors against covectors.
+    `condition` bounds that of dense maps.  Isometric families maximise ⟨C, g⟩, which is projection; the others trade
+    vectors against covectors.
     """
     if family not in SOLVERS:
         raise NotInFamily(
@@ -29,10 +31,10 @@ def solve(family: Family, moments: Moments, start: Map | None = None) -> Map:
             found=family,
             next_step="solve in one of these families, and lift the map that is found",
         )
-    return SOLVERS[family](family, moments, start)
+    return SOLVERS[family](family, moments, start, condition)
 
 
-def _isometric(family: Family, moments: Moments, start: Map | None) -> Map:
+def _isometric(family: Family, moments: Moments, start: Map | None, condition: float) -> Map:
     return map_of(family).project(moments.cross, near=None if start is None else start.dense())
 
 
@@ -44,10 +46,10 @@ def _both(moments: Moments) -> tuple[Moment, Moment]:
     return moments.get(Rep.VEC), moments.get(Rep.COV)
 
 
-def _invertible(family: Family, moments: Moments, start: Map | None) -> Map:
+def _invertible(family: Family, moments: Moments, start: Map | None, condition: float) -> Map:
     v, c = _both(moments)
     known = None if start is None else _batched(start.dense())
-    g = two_sided(*(_batched(x) for x in (v.cross, v.gram_b, c.cross, c.gram_b)), start=known)
+    g = two_sided(*(_batched(x) for x in (v.cross, v.gram_b, c.cross, c.gram_b)), start=known, condition=condition)
     return Invertible(g if v.cross.ndim == 3 else g[0])
 
 
@@ -60,7 +62,7 @@ def _pairs(moment: Moment) -> tuple[Tensor, Tensor]:
     return cross, gram
 
 
-def _rotary(family: Family, moments: Moments, start: Map | None) -> Map:
+def _rotary(family: Family, moments: Moments, start: Map | None, condition: float) -> Map:
     v, c = _both(moments)
     z = complex_scale(*_pairs(v), *_pairs(c))
     return Rotary(z.real, z.imag)
@@ -71,26 +73,26 @@ def _diagonal(family: Family, scale: Tensor) -> Map:
     return map_of(family).from_tensors({"index": index, "scale": scale})
 
 
-def _pair_scaling(family: Family, moments: Moments, start: Map | None) -> Map:
+def _pair_scaling(family: Family, moments: Moments, start: Map | None, condition: float) -> Map:
     (cross_v, gram_v), (cross_c, gram_c) = map(_pairs, _both(moments))
     scale, _ = signed_scale(cross_v.real, gram_v, cross_c.real, gram_c)
     return _diagonal(family, scale.tile(2))
 
 
-def _scaling(family: Family, moments: Moments, start: Map | None) -> Map:
+def _scaling(family: Family, moments: Moments, start: Map | None, condition: float) -> Map:
     """The best scale of every unit by itself."""
     parts = [x.diagonal(dim1=-2, dim2=-1) for moment in _both(moments) for x in (moment.cross, moment.gram_b)]
     scale, _ = free_scale(family)(*parts)
     return _diagonal(family, scale)
 
 
-def _signs(family: Family, moments: Moments, start: Map | None) -> Map:
+def _signs(family: Family, moments: Moments, start: Map | None, condition: float) -> Map:
     """Signs alone: what only permutes does not see them."""
     v, c = _both(moments)
     return map_of(family).project(v.cross + c.cross)
 
 
-def _scaled_units(family: Family, moments: Moments, start: Map | None) -> Map:
+def _scaled_units(family: Family, moments: Moments, start: Map | None, condition: float) -> Map:
     """Assign units by the distance that is left when each pair takes its best scale."""
     cross = {rep: moments.get(rep).cross for rep in Rep}
     gram = {rep: moments.get(rep).gram_b.diagonal() for rep in Rep}
@@ -114,7 +116,7 @@ def free_scale(family: Family) -> Callable[[Tensor, Tensor, Tensor, Tensor], tup
     return signed_scale if family >= fam.SIGNS else positive_scale
 
 
-def _signed_units(family: Family, moments: Moments, start: Map | None) -> Map:
+def _signed_units(family: Family, moments: Moments, start: Map | None, condition: float) -> Map:
     """Assign units by the better of their two signs, each by itself or all together."""
     v, c = _both(moments)
     turning, fixed = v.cross + c.cross, moments.get(Rep.PERM).cross
@@ -129,7 +131,7 @@ def _signed_units(family: Family, moments: Moments, start: Map | None) -> Map:
     return map_of(family).from_tensors({"index": index, "scale": sign.to(turning.dtype)})
 
 
-Solver = Callable[[Family, Moments, Map | None], Map]
+Solver = Callable[[Family, Moments, Map | None, float], Map]
 
 SOLVERS: dict[Family, Solver] = {
     fam.INVERTIBLE: _invertible,

@@ -13,7 +13,7 @@ import torch
 from onebasin.checkpoint import Checkpoint, check_output, shards
 from onebasin.checkpoint.dtypes import code_of
 from onebasin.ensemble.ensemble import Ensemble, check_models
-from onebasin.ensemble.inspection import FLOAT64, describe
+from onebasin.ensemble.memory import Work, check_memory, memory_of
 from onebasin.ensemble.storage import load_universe
 from onebasin.ensemble.words import describe_gauge, letter, name_of
 from onebasin.errors import BadOutput, BadRecipe
@@ -23,7 +23,6 @@ from onebasin.paths import FactorPath, path_between
 from onebasin.processes.devices import pick_device
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
 from onebasin.tasks import Task, load_task, on_files
-from onebasin.widening.pair import one_size
 
 
 @dataclass(frozen=True)
@@ -122,17 +121,11 @@ def _plan_alignment(
         shards(tensors, recipe.write.max_shard_size)
     writes = {folder: sum(tensor.nbytes for tensor in tensors) for folder, tensors in planned.items()}
     _check_out(recipe, sum(writes.values()), overwrite)
-    memory = memory_of(ensemble, learns=method.learns)
+    work: Work = "learn" if method.learns or method.needs == "inputs" else "align"
+    memory = memory_of(ensemble.spec, work, len(ensemble))
+    check_memory(memory)
     gauge = describe_gauge(reason)
     return Plan(recipe, models, data, device, ensemble, gauge, writes, memory, because, overwrite)
-
-
-def memory_of(ensemble: Ensemble, *, learns: bool) -> int:
-    """Bytes: that of aligning the two largest, in the size they are widened to; learning holds all models at once."""
-    widened = [] if one_size(ensemble.spec, ensemble.models[0].spec) else [ensemble.forms[0]]
-    sizes = [describe(model) for model in (*ensemble.models, *widened)]
-    more = (len(ensemble) - 2) * FLOAT64 * max(size["parameters"] for size in sizes) if learns else 0
-    return more + max(int(size["memory"]["align"]) for size in sizes)
 
 
 def parts_of(recipe: Align | Merge, models: Sequence[Checkpoint], reason: str | None) -> dict[str, Checkpoint]:

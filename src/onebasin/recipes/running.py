@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,10 +12,11 @@ from typing import Any
 import yaml
 
 from onebasin import __version__
-from onebasin.checkpoint import Checkpoint, whole_folder
+from onebasin.checkpoint import Checkpoint, json_text, whole_folder
+from onebasin.checkpoint.dtypes import code_of
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.words import name_of
-from onebasin.errors import BadOutput, OnebasinError
+from onebasin.errors import OnebasinError
 from onebasin.events import Callback
 from onebasin.landscape import Curve, Surface, measure
 from onebasin.match.options import Gathering
@@ -32,6 +31,7 @@ from onebasin.recipes.measuring import MERGED, judge
 from onebasin.recipes.notes import keep_warnings
 from onebasin.recipes.plan import Plan, parts_of, prepare
 from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
+from onebasin.recipes.state import check_state, kept_state
 from onebasin.report import plot
 from onebasin.report.card import (
     describe_aligned,
@@ -44,7 +44,8 @@ from onebasin.report.card import (
 from onebasin.report.html import write_report
 from onebasin.report.pictures import ternary
 from onebasin.spec import Images
-from onebasin.verification.certificate import certificate, exactness, versions
+from onebasin.verification.certificate import certificate, check_exact, exactness, versions
+from onebasin.verification.written import check_written, measure_written
 
 
 def run(
@@ -69,15 +70,13 @@ def run(
         if plan.because is not None:
             say(plan.because)
         recipe.memory.keep(plan.device)
-        aligned = align(plan, state, tick, told)
-        if world.rank:
-            return {}
-        with plan.resting():
-            aligned = certify(plan, aligned, notes, tick)
-            report = write(plan, aligned, tick)
-        if state is not None:
-            shutil.rmtree(state, ignore_errors=True)
-        return report
+        with kept_state(state, plan, first=not world.rank):
+            aligned = align(plan, state, tick, told)
+            if world.rank:
+                return {}
+            with plan.resting():
+                aligned = certify(plan, aligned, notes, tick)
+                return write(plan, aligned, tick)
 
 
 def _checked(
@@ -86,12 +85,8 @@ def _checked(
     """The plan of a run; what stops one process stops all."""
     plan, problem = None, None
     try:
-        if state is not None and state.exists() and not resume:
-            raise BadOutput(
-                "Learning that was interrupted has left its state beside the output folder",
-                found=state,
-                next_step="give --resume to go on with it, or remove it to begin anew",
-            )
+        if state is not None:
+            check_state(state, resume=resume)
         plan = prepare(recipe, tick, overwrite=overwrite)
     except OnebasinError as error:
         problem = error
@@ -113,6 +108,10 @@ def certify(plan: Plan, aligned: Aligned, notes: Iterable[str] = (), tick: Tick 
     """The result with its certificate: how the models were aligned, and how exact that is."""
     tick("certificate")
     recipe, method = plan.alignment
+    certificates = _certificates(recipe, aligned)
+    if method.exact:
+        check_exact(certificates)
+    files = _check_files(recipe, aligned)
     report = {
         "verb": recipe.verb,
         "models": [name_of(model.path) for model in recipe.models],
@@ -122,7 +121,8 @@ def certify(plan: Plan, aligned: Aligned, notes: Iterable[str] = (), tick: Tick 
         "inputs": None if plan.data is None else dict(plan.data.about),
         "device": str(plan.device),
         **({"shares": list(recipe.lambdas)} if isinstance(recipe, Merge) else {}),
-        **_certificates(recipe, aligned),
+        **certificates,
+        "written": files,
         "warnings": list(notes),
     }
     return replace(aligned, certificate=report)
@@ -138,6 +138,15 @@ def _certificates(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
     names = [name_of(model.path) for model in recipe.models[1:]]
     shared = {key: each[0][key] for key in ("gauge", "versions")}
     return {**shared, **kept, "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
+
+
+def _check_files(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
+    """What rounding does to every folder that will be written, by its name in the output."""
+    found = {}
+    for folder, part in parts_of(recipe, aligned.models, aligned.reason).items():
+        found[folder or "."] = own = measure_written(part, code_of(recipe.write.dtype))
+        check_written(own)
+    return found
 
 
 def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> dict[str, Any]:
@@ -157,7 +166,7 @@ def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> dict[str, Any]:
         report = dict(aligned.certificate)
         if isinstance(recipe, Merge):
             report |= judge(plan, recipe, method, Checkpoint.open(partial), tick)
-        (partial / "certificate.json").write_text(json.dumps(report, indent=2) + "\n")
+        (partial / "certificate.json").write_text(json_text(report))
         (partial / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
         (partial / "README.md").write_text(_card(plan, report), encoding="utf-8")
         if isinstance(recipe, Align) and recipe.write.mergekit:
@@ -196,8 +205,8 @@ def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[
               "recipe": recorded(plan, out or Path())}  # fmt: skip
     if out is not None:
         with whole_folder(out, overwrite=plan.overwrite) as folder:
-            text = json.dumps({"onebasin": __version__, **report}, indent=2)
-            (folder / "barrier.json").write_text(text + "\n", encoding="utf-8")
+            text = json_text({"onebasin": __version__, **report})
+            (folder / "barrier.json").write_text(text, encoding="utf-8")
             (folder / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
             if isinstance(found, Curve):
                 plot({f"{names[0]} to {names[1]}, {found.path} path": found}, folder / "barrier.svg")

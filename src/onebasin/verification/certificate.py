@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -14,9 +15,10 @@ from onebasin import __version__
 from onebasin.alignment import Alignment
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.words import describe_gauge
+from onebasin.errors import BrokenPromise
 from onebasin.families import PERMUTATION
 from onebasin.maps import Isometry
-from onebasin.verification.verify import drifts
+from onebasin.verification.verify import PROMISE, drifts, keeps_promise
 
 BINS = 18  # of ten degrees
 
@@ -43,8 +45,22 @@ def certificate(aligned: Aligned, which: int = 1) -> dict[str, Any]:
 def exactness(aligned: Aligned, which: int) -> dict[str, Any]:
     """Output drift by dtype of what is written of model `which` against the original."""
     original, written = aligned.ensemble.models[which], aligned.models[which].kept_if_small()
-    drift, rounding = drifts(original, written, aligned.alignments[which], table=aligned.ensemble.tables[which])
-    return {"output_drift": drift, "rounding_alone": rounding}
+    found = drifts(original, written, aligned.alignments[which], table=aligned.ensemble.tables[which])
+    return {"output_drift": found.drift, "rounding_alone": found.rounding, "largest_output": found.scale}
+
+
+def check_exact(report: Mapping[str, Any]) -> None:
+    """Refuse a result that does not compute what its originals do; `report` is the whole certificate."""
+    for own in (*report.get("aligned", [report]), *([report["reference"]] if "reference" in report else [])):
+        drift, scale = own["output_drift"]["float64"], own["largest_output"]
+        if not keeps_promise(drift, scale):
+            raise BrokenPromise(
+                "The moved model does not compute what the original does",
+                expected=f"a drift of at most {PROMISE:g} in float64, per unit of outputs up to {scale:.3g}",
+                found=f"{drift:.2g}",
+                next_step="look at each model with `onebasin verify`: numbers of very different size, or outputs that "
+                "are not finite",
+            )
 
 
 def orthogonality_error(alignment: Alignment) -> float:

@@ -6,8 +6,9 @@ Draw a random symmetry in every space at once, move the canonical form by it, ru
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +25,22 @@ from onebasin.widening.widen import embedded_outputs
 PROMISE = 1e-9  # largest float64 drift, relative to the size of the outputs where that exceeds one
 
 
+def keeps_promise(drift: float, scale: float) -> bool:
+    """Whether a drift in float64 is small beside outputs of size `scale`; what is not finite never is."""
+    return math.isfinite(scale) and drift <= PROMISE * max(1.0, scale)
+
+
+class Drifts(NamedTuple):
+    """By dtype (float64, float32, those of the files): how far a moved model is from the original, and rounding alone.
+
+    `scale` is the size of the original's outputs.
+    """
+
+    drift: dict[str, float]
+    rounding: dict[str, float]
+    scale: float
+
+
 @dataclass(frozen=True, repr=False)
 class Verification:
     """Largest output differences.  `drift[dtype]` is the moved model in that dtype against the original in float64;
@@ -38,8 +55,7 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        worst = max(self.drift["float64"], *self.per_space.values())
-        return math.isfinite(self.scale) and worst <= PROMISE * max(1.0, self.scale)
+        return keeps_promise(max(self.drift["float64"], *self.per_space.values()), self.scale)
 
     def __repr__(self) -> str:
         each = (f"{value:.1e} in {kind} ({self.rounding[kind]:.1e})" for kind, value in self.drift.items())
@@ -61,10 +77,15 @@ def output_drift(moved: dict[str, Tensor], original: dict[str, Tensor], spec: Mo
     return worst
 
 
+def size_of(found: Mapping[str, Tensor]) -> float:
+    """The largest output."""
+    return max(float(x.abs().max()) for x in found.values())
+
+
 def drifts(
     original: Checkpoint, moved: Checkpoint, alignment: Alignment, *, table: ModelSpec | None = None, seed: int = 0
-) -> tuple[dict[str, float], dict[str, float]]:
-    """By dtype (float64, float32, and as stored): how far `moved` is from `original`, and rounding alone.
+) -> Drifts:
+    """Run both models on the same inputs in each dtype.
 
     `table` is that of the original in canonical form; it is used where `moved` is a larger model.
     """
@@ -86,7 +107,7 @@ def drifts(
         dtype = getattr(torch, kind)
         drift[kind] = output_drift(outputs_of(moved, dtype), reference, spec, alignment)
         rounding[kind] = output_drift(run(dtype), reference, spec, alignment.only())
-    return drift, rounding
+    return Drifts(drift, rounding, size_of(reference))
 
 
 def verify(checkpoint: Checkpoint, *, seed: int = 0, tick: Callable[[str], None] = lambda step: None) -> Verification:
@@ -97,7 +118,7 @@ def verify(checkpoint: Checkpoint, *, seed: int = 0, tick: Callable[[str], None]
     spec, inputs = form.spec, probe_inputs(form.spec, seed=seed)
     alignment = Alignment.random(spec, seed)
     tick("all spaces at once")
-    drift, rounding = drifts(checkpoint, transport(form, alignment).in_memory(), alignment, seed=seed)
+    drift, rounding, _ = drifts(checkpoint, transport(form, alignment).in_memory(), alignment, seed=seed)
     original = outputs(stock_model(checkpoint), spec, inputs)
     per_space = {}
     model = stock_model(form)
@@ -108,6 +129,5 @@ def verify(checkpoint: Checkpoint, *, seed: int = 0, tick: Callable[[str], None]
         load_weights(model, transport(form, one), touched)
         per_space[space] = output_drift(outputs(model, spec, inputs), original, spec, one)
         load_weights(model, form, touched)
-    scale = max(float(x.abs().max()) for x in original.values())
     refused = tuple(str(reason) for reason in canonical.refused)
-    return Verification(drift, rounding, per_space, alignment.displacement(), scale, refused)
+    return Verification(drift, rounding, per_space, alignment.displacement(), size_of(original), refused)

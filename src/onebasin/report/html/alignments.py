@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from onebasin.ensemble.words import difference
 from onebasin.report.html.charts import histogram, line_chart, permutation_matrix
 from onebasin.report.html.facts import Data, aligned_models
 from onebasin.report.html.markup import Markup, Section, chart, join, legend, table, tag
@@ -65,7 +66,8 @@ def rotations(model: Data) -> Markup:
 
 def proof(model: Data) -> Markup:
     drifts: list[list[object]] = [
-        [kind, f"{drift:.1e}", f"{model['rounding_alone'][kind]:.1e}"] for kind, drift in model["output_drift"].items()
+        [kind, difference(drift), difference(model["rounding_alone"][kind])]
+        for kind, drift in model["output_drift"].items()
     ]
     more: list[list[object]] = [
         ["gauge", model["gauge"]],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onebasin.ensemble.words import join_words
+from onebasin.ensemble.words import describe_written, join_words
 from onebasin.landscape.evaluate import METRICS
 from onebasin.report.html.facts import Data, Facts, aligned_models
-from onebasin.verification.verify import PROMISE
+from onebasin.verification.verify import PROMISE, keeps_promise
 
 PARTS = ("accuracy", "agreement")  # metrics that are parts of a whole
 
@@ -80,6 +80,7 @@ def _of_alignment(verb: str, names: Sequence[str], report: Data) -> list[str]:
     else:
         said = [f"{join_words(names[1:])} in the basis of {names[0]}, found {how}."]
     said += list(dict.fromkeys(describe_exactness(model) for model in aligned_models(report)))
+    said += [f"In the file, {describe_written(own)}." for own in report["written"].values()]
     if "why" in report:
         said.append(f"How it was found: {report['why']}.")
     elif "learning" in report:
@@ -91,7 +92,7 @@ def _of_alignment(verb: str, names: Sequence[str], report: Data) -> list[str]:
 def describe_exactness(certificate: Data) -> str:
     """Whether the moved model computes what it did, in words."""
     drift = certificate["output_drift"]["float64"]
-    if drift <= PROMISE:
+    if keeps_promise(drift, certificate["largest_output"]):
         return f"The moved model computes what it did before: in float64 its outputs differ by {drift:.1e}."
     if not certificate.get("learning", {}).get("function_kept", True):
         return (

@@ -1,0 +1,86 @@
+"""About how much memory a verb takes, and how much there is: one estimate for `inspect`, for plans and for runs.
+
+The numbers in `MODELS` are peaks of whole processes, measured (`benchmarks/memory.py`).  Free of torch.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Literal
+
+from onebasin.errors import OnebasinError
+from onebasin.families import MONOMIAL, SCALED_PERMUTATION
+from onebasin.spec import ModelSpec
+
+Work = Literal["verify", "align", "learn"]
+
+FLOAT64 = 8  # bytes
+SHARD = 5_000_000_000  # bytes of a weight file, which is put together in memory
+PARTS = 6  # copies of the largest page, and of the scores of its units, that a pass holds at most
+RUNTIME = 450_000_000  # bytes that Python, torch and transformers take before any weight is read
+MODELS: dict[Work, int] = {  # how many times a model in float64 is in memory
+    "verify": 4,  # canonical and moved form, running model, one in the making
+    "align": 5,  # two forms, two models, one in the making
+    "learn": 7,  # and two that run, one in the making
+}
+
+
+def memory_of(spec: ModelSpec, work: Work, models: int = 2) -> int:
+    """Bytes for models with the (canonical) table `spec`, batches of inputs not counted.
+
+    "align" is by weights, "learn" all that runs the models: from activations, or by learning, which holds them all.
+    """
+    parameters = sum(math.prod(shape) for shape in spec.keys.values())
+    more = models - 2 if work == "learn" else 0
+    pairs = {"verify": 0, "align": _unit_pairs(spec), "learn": _unit_pairs(spec) + _activation_moments(spec)}
+    whole = (MODELS[work] + more) * FLOAT64 * parameters + pairs[work]
+    paged = page_work(spec) + min(FLOAT64 * parameters, SHARD)
+    return RUNTIME + (min(whole, paged) if work == "align" else whole)
+
+
+def page_work(spec: ModelSpec) -> int:
+    """Bytes that matching by weights takes for one part of the models: some copies of it, and scores of its units."""
+    streams = {norm.space for norm in spec.norms.values()}
+    inside = [name for name, space in spec.spaces.items() if space.base is None and name not in streams]
+    pages = [sum(math.prod(leaf.shape) for leaf in spec.touching[name]) for name in inside]
+    largest = max(*pages, *(math.prod(leaf.shape) for leaf in spec.leaves.values()))
+    return PARTS * FLOAT64 * (largest + max((spec.spaces[name].size for name in inside), default=0) ** 2)
+
+
+def _unit_pairs(spec: ModelSpec) -> int:
+    """Bytes to compare n hidden units with n others: some n × n matrices, more where every pair has a scale."""
+    families = {name: spec.family(name) for name, space in spec.spaces.items() if space.base is None}
+    units = {name: family for name, family in families.items() if family <= MONOMIAL}
+    counts = {name: 24 if family >= SCALED_PERMUTATION else 10 for name, family in units.items()}
+    return FLOAT64 * max((count * spec.spaces[name].size ** 2 for name, count in counts.items()), default=0)
+
+
+def _activation_moments(spec: ModelSpec) -> int:
+    """Bytes for three n × n matrices wherever activations are looked at: before each norm, and at all hidden units."""
+    units = [space.size for name, space in spec.spaces.items() if space.base is None and spec.family(name) <= MONOMIAL]
+    streams = [spec.spaces[norm.space].size for norm in spec.norms.values()]
+    return FLOAT64 * 3 * sum(size**2 for size in (*units, *streams))
+
+
+def memory_here() -> int | None:
+    """Bytes of memory in this machine, where the system says so."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError):
+        return None
+
+
+def lacking(needed: int) -> str | None:
+    """What is missing, in words, if this machine has less memory than that."""
+    here = memory_here()
+    if here is None or needed <= here:
+        return None
+    return f"aligning takes about {needed / 1e9:.1f} GB of memory, and {here / 1e9:.1f} GB are here"
+
+
+def check_memory(needed: int) -> None:
+    """Refuse a run that this machine cannot hold, before any work."""
+    if (what := lacking(needed)) is not None:
+        step = "use a larger machine; --method weight takes least"
+        raise OnebasinError(f"There is not enough memory: {what}", next_step=step)
