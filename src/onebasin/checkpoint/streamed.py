@@ -21,7 +21,7 @@ from onebasin.checkpoint.stock import build, source_key
 def streamed_model(
     checkpoint: Checkpoint, dtype: torch.dtype = torch.float64, stored: Callable[[str], torch.dtype] | None = None
 ) -> nn.Module:
-    """As `stock_model`, on the device where the checkpoint's tensors rest; rounded first to what they are `stored` in."""
+    """As `stock_model`, where the checkpoint's tensors rest; rounded first to the dtype they are `stored` in."""
     with _without_weights():
         model = build(checkpoint, dtype)
     place = torch.device(checkpoint.store.device)
