@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
@@ -9,6 +11,7 @@ from torch import Tensor
 from onebasin.linalg.candidates import ENOUGH, Candidates, solve_sparse
 
 LARGE = 1024  # smaller problems are solved as they are
+DENSE = 8192  # larger ones would take many minutes so
 
 
 def assign(scores: Tensor) -> Tensor:
@@ -41,9 +44,13 @@ def assign_by_candidates(scores: Tensor, times: tuple[int, ...] = (1, 4)) -> Ten
     for many in times:
         candidates = Candidates.of(scores, many)
         index = torch.from_numpy(solve_sparse(candidates.matrix()))
-        if candidates.gap(index) <= ENOUGH:
+        gap = candidates.gap(index)
+        if gap <= ENOUGH:
             return index
-    return _dense(scores)
+    if len(scores) <= DENSE:
+        return _dense(scores)
+    warnings.warn(f"an assignment of {len(scores)} units may be {gap:.1e} short of the best", stacklevel=2)
+    return index
 
 
 def _dense(scores: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from numpy import ndarray
 
-MANY, FEW = 128, 64  # candidates of every row and of every column, the second where there are more than 4096 of them
+FEW = 128  # candidates of every row and of every column; of more than 8192 one in 64
 ENOUGH = 1e-6  # how far from the best an assignment may be, as a part of the size of its scores
 ROUNDS = 300  # of improving the duals, at most
 
@@ -46,7 +46,7 @@ class Candidates:
     def of(cls, scores: Tensor, times: int = 1) -> Candidates:
         """Those of a square matrix, or some `times` as many; on its device."""
         n = len(scores)
-        few = min(times * (FEW if n > 4096 else MANY), n)
+        few = min(times * max(FEW, n // 64), n)
         here = torch.arange(n, device=scores.device)
         by_row, by_column = scores.topk(few, 1), scores.topk(few, 0)
         places = [here[:, None] * n + by_row.indices, by_column.indices * n + here, here * n + here]
@@ -72,12 +72,14 @@ class Candidates:
         mine = self.columns == index[self.rows]
         chosen[self.rows[mine]] = self.scores[mine]
         v = torch.zeros_like(chosen)
+        edges = torch.arange(len(self.rows), device=v.device)
         for _ in range(ROUNDS):
-            paths = self.scores - (chosen - v[index])[self.rows]
-            new = v.scatter_reduce(0, self.columns, paths, "amax")
-            if new.equal(v):
-                break
+            rows = self.rows[edges]
+            new = v.scatter_reduce(0, self.columns[edges], self.scores[edges] - (chosen - v[index])[rows], "amax")
+            edges = (new > v)[index][self.rows].nonzero().squeeze(-1)  # of rows whose own column has risen
             v = new
+            if not len(edges):
+                break
         u = self._above_floors(v).scatter_reduce(0, self.rows, self.scores - v[self.columns], "amax")
         return float((u.sum() + v.sum() - chosen.sum()) / chosen.abs().sum().clamp_min(torch.finfo(u.dtype).tiny))
 
