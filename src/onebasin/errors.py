@@ -7,6 +7,18 @@ the message can be acted on without reading the code.
 from __future__ import annotations
 
 _FIELDS = ("tensor", "axis", "space", "expected", "found", "next_step")
+LONGEST = 500  # characters of a value that a message shows
+
+
+def one_line(value: object) -> str:
+    """Text from outside as it may be shown: in one line, and what cannot be printed as its code."""
+    words = " ".join(str(value).splitlines())
+    return "".join(x if x.isprintable() else x.encode("unicode_escape").decode() for x in words)
+
+
+def _shown(value: object) -> str:
+    text = one_line(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
 
 
 class OnebasinError(Exception):
@@ -26,8 +38,8 @@ class OnebasinError(Exception):
         self.what, self.tensor, self.axis, self.space = what, tensor, axis, space
         self.expected, self.found, self.next_step = expected, found, next_step
         given = {name.replace("_", " "): getattr(self, name) for name in _FIELDS}
-        lines = [f"  {name}: {value}" for name, value in given.items() if value is not None]
-        super().__init__("\n".join([what, *lines]))
+        lines = [f"  {name}: {_shown(value)}" for name, value in given.items() if value is not None]
+        super().__init__("\n".join([_shown(what), *lines]))
 
 
 class BadCheckpoint(OnebasinError):

@@ -31,7 +31,7 @@ class Within:
 
     def __str__(self) -> str:
         if self.high < math.inf:
-            return f"from {self.low:g} to {self.high:g}"
+            return f"from {self.low:.10g} to {self.high:.10g}"
         return f"more than {self.low:g}" if self.above else f"{self.low:g} or more"
 
     def check(self, value: float, where: str) -> None:
@@ -54,11 +54,15 @@ class Distinct:
             raise BadRecipe(f"{where} has the wrong entries", expected=self, found=found, next_step="correct the list")
 
 
+LARGEST = 10**18  # whole numbers: what fits into 64 bits everywhere
+
 Count = Annotated[int, Within(1)]
 Number = Annotated[int, Within(0)]
 Size = Annotated[float, Within(0)]
 Share = Annotated[float, Within(0, 1)]
 Positive = Annotated[float, Within(0, above=True)]
+Seed = Annotated[int, Within(0, 2**32 - 1)]
+Rate = Annotated[float, Within(0, 1e6)]
 
 
 class Options:
@@ -127,6 +131,8 @@ def convert(hint: Any, value: Any, where: str) -> Any:
         return _entries(choices, value, where)
     if hint is float and isinstance(value, str):
         value = _number(value)
+    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        raise wrong_type(where, f"{described(hint)} of at most 18 digits", value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):

@@ -110,7 +110,7 @@ BAD = {
     "wrong head": (lambda t: [None, "--task", "builtin:shapes"], ["does not read images"]),
     "length": (lambda t: [None, "--length", "33"], ["expected: 1 to 32", "found: 33"]),
     "samples": (lambda t: [None, "--samples", "0"], ["cannot give that many samples"]),
-    "points": (lambda t: [None, "--points", "1"], ["points is out of range", "expected: 2 or more", "found: 1"]),
+    "points": (lambda t: [None, "--points", "1"], ["points is out of range", "expected: from 2 to 1000", "found: 1"]),
     "full folder": (lambda t: [None, "-o", full(t / "full")], ["is not empty"]),
 }
 

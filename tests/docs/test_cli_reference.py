@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import typer
 
-from helpers.pages import check_page
+from helpers.pages import DOCS, check_page
 from onebasin.cli.app import app
 
 INTRODUCTION = """# Command line
 
 Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 the answer is no (`verify` found a drift
-above the promise, `inspect A B` something that blocks), 2 bad input or usage, 130 interrupted.
+above the promise, `inspect A B` something that blocks), 2 bad input or usage, with what to do next, 3 a bug of onebasin
+itself, 130 interrupted, 141 results that nobody reads (`| head`).
 
 `onebasin --install-completion` teaches your shell to complete verbs and options with the tab key (bash, zsh, fish,
 PowerShell); `onebasin --show-completion` prints the lines instead. `onebasin --version` shows the versions of onebasin,
@@ -62,9 +63,10 @@ def section(verb: str, command: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.page
 def test_the_reference_of_the_command_line_is_the_command_line():
     commands = typer.main.get_command(app).commands
-    check_page("cli.md", INTRODUCTION + "\n".join(section(*each) for each in commands.items()))
+    check_page(DOCS / "cli.md", INTRODUCTION + "\n".join(section(*each) for each in commands.items()))
 
 
 def completed(words: str) -> list[str]:

@@ -37,9 +37,10 @@ def insert(page: Path, mark: str, text: str, *, after: bool) -> None:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository in which somebody has followed the guide."""
     tree = tmp_path_factory.mktemp("tree")
-    for folder in ("src", "tests"):
+    for folder in ("src", "tests", "docs"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tree)
+    for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile"):
+        shutil.copy(ROOT / name, tree)
     (tree / "src" / "onebasin" / "archs" / "phi.py").write_text(TABLE, encoding="utf-8")
     tests = tree / "tests"
     insert(tests / "helpers" / "random_models.py", "give {model_type} a random", CONFIGURATION, after=False)
@@ -47,10 +48,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
-def in_tree(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def in_tree(tree: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     paths = os.pathsep.join(str(tree / folder) for folder in ("src", "tests"))
-    return subprocess.run([sys.executable, *arguments], cwd=tree, env={**clean, "PYTHONPATH": paths},
+    return subprocess.run([sys.executable, *arguments], cwd=tree, env={**clean, "PYTHONPATH": paths, **settings},
                           capture_output=True, text=True, check=False)  # fmt: skip
 
 
@@ -69,6 +70,18 @@ def test_the_tests_take_up_the_guides_architecture(tree):
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None
     assert int(passed[1]) >= 40  # five properties of four classes with two seeds, and nothing outside
+
+
+def test_the_pages_take_up_the_guides_architecture(tree):
+    """`make pages`, as the guide says: every list of models has the new one, and the tests of these lists pass."""
+    (command,) = re.findall(
+        r"^pages:.*\n\tONEBASIN_WRITE=1 \$\(PY\) (.*)$", (tree / "Makefile").read_text(), re.MULTILINE
+    )
+    pages = [tree / "README.md", tree / "docs" / "symmetries.md", tree / "docs" / "wrong-commands.md"]
+    assert not any(re.search(r"\bphi\b", page.read_text()) for page in pages)
+    done = in_tree(tree, *command.split(), "-p", "no:cacheprovider", "-p", "no:xdist", ONEBASIN_WRITE="1")
+    assert done.returncode == 0, done.stdout
+    assert all(re.search(r"\bphi\b", page.read_text()) for page in pages)
 
 
 def test_the_guide_to_a_method_works_as_written(tmp_path):
@@ -155,6 +168,25 @@ def test_a_wrong_table_is_noticed(tmp_path, right, wrong, code, cli):
     assert cli("verify", tmp_path)[0] == 0
     learn(TABLE.replace(right, wrong))
     assert cli("verify", tmp_path)[0] == code
+
+
+@pytest.mark.usefixtures("learned")
+@pytest.mark.parametrize(
+    ("right", "wrong", "axis"),
+    [
+        ("norm=ln, d=d.co, f=f)", "norm=ln, d=d.co)", "f"),
+        ("n=n.co, g=g.co", "g=g.co", "n"),
+        ('"v d", d=d', '"v e", d=d', "e"),
+    ],
+)
+def test_a_forgotten_axis_is_named(tmp_path, right, wrong, axis, cli):
+    assert TABLE.count(right) == 1
+    learn(TABLE.replace(right, wrong))
+    random_model("PhiForCausalLM", phi_config(1), 1).save_pretrained(tmp_path)
+    code, _, err = cli("verify", tmp_path)
+    assert code == 2
+    for piece in ("does not say where an axis of a tensor lives", f"axis: {axis}\n", "tensor: model.", "next step:"):
+        assert piece in err
 
 
 @pytest.mark.usefixtures("learned")

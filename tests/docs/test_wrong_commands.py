@@ -142,6 +142,7 @@ def said(cli, place, monkeypatch) -> Callable[[str], tuple[int, str]]:
     return type_in
 
 
+@pytest.mark.page
 def test_every_wrong_command_says_what_happened_and_what_to_do_next(said):
     assert sum(map(len, WRONG.values())) >= 25
     parts = [INTRODUCTION]
@@ -154,7 +155,7 @@ def test_every_wrong_command_says_what_happened_and_what_to_do_next(said):
             assert message.startswith("onebasin: "), line
             assert message.splitlines()[-1].startswith("  next step: "), f"{line}\n{message}"
             parts.append(f"{matter}:\n\n```\n$ onebasin {line}\n{message}\n```\n\n")
-    check_page("wrong-commands.md", "".join(parts).rstrip() + "\n")
+    check_page(DOCS / "wrong-commands.md", "".join(parts).rstrip() + "\n")
 
 
 def test_the_right_commands_work(said, place, cli):

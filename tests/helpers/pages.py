@@ -36,11 +36,19 @@ def results(benchmark: str) -> dict[str, Any]:
     return found
 
 
-def check_page(name: str, text: str) -> None:
+def check_page(page: Path, text: str) -> None:
     """The page is what the code says now."""
-    page = DOCS / name
     if os.environ.get("ONEBASIN_WRITE"):
         page.write_text(text, encoding="utf-8")
-    stale = f"docs/{name} is out of date: run the test again with ONEBASIN_WRITE=1"
+    stale = f"{page.name} is out of date: `make pages` writes it anew"
     assert page.exists(), stale
     assert page.read_text(encoding="utf-8") == text, stale
+
+
+def check_part(page: Path, before: str, after: str, text: str) -> None:
+    """What stands on a page between two marks is what the code says now."""
+    head, mark, rest = page.read_text(encoding="utf-8").partition(before)
+    _, end, tail = rest.partition(after)
+    assert mark, f"{page.name} has no {before}"
+    assert end, f"{page.name} has no {after}"
+    check_page(page, head + mark + text + end + tail)

@@ -19,7 +19,7 @@ from onebasin.archs import known
 SOURCE = Path(onebasin.__file__).parent
 
 LAYERS = (  # a module imports only from layers above its own, and from packages before its own in its layer
-    ("errors", "families", "options", "events", "processes"),
+    ("errors", "names", "families", "options", "events", "processes"),
     ("linalg", "maps"),
     ("spec", "archs"),
     ("checkpoint",),
@@ -35,7 +35,7 @@ LAYERS = (  # a module imports only from layers above its own, and from packages
 ORDER = tuple(package for layer in LAYERS for package in layer)
 KNOW_NAMES = ("archs", "demo", "cli", "papers")  # the only ones that may speak of architectures
 FREE_OF_TORCH = (  # packages and modules: not even inside a function
-    "errors", "families", "options", "spec", "archs", "ensemble/compatibility", "ensemble/inspection",
+    "errors", "names", "families", "options", "spec", "archs", "ensemble/compatibility", "ensemble/inspection",
     "ensemble/words", "match/options", "learn/options", "papers/options",
 )  # fmt: skip
 TORCH_INSIDE = ("methods",)  # help and recipes read them: only inside a function, and for types

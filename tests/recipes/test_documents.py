@@ -46,7 +46,7 @@ def test_a_recipe_survives_being_written(verb, tmp_path):
         ("merge", {"write": {"mergekit": True}}, ["write.mergekit is not a key"]),
         ("merge", {"share": 1.5}, ["share is out of range", "expected: from 0 to 1", "found: 1.5"]),
         ("merge", {"write": {"dtype": "float8"}}, ["write.dtype has no such choice", "float32", "found: float8"]),
-        ("barrier", {"points": 1}, ["points is out of range", "expected: 2 or more"]),
+        ("barrier", {"points": 1}, ["points is out of range", "expected: from 2 to 1000"]),
         ("barrier", {"method": "weight"}, ["method is not a key"]),
         ("barrier", {"task": {**TASK, "batch_size": 0}}, ["task.batch_size is out of range"]),
     ],

@@ -138,7 +138,8 @@ def test_an_optional_part_may_be_absent_but_not_half_of_it():
 def test_unknown_types_and_classes_list_the_known_ones():
     with pytest.raises(UnknownArchitecture) as caught:
         lookup("rwkv", ["RwkvForCausalLM"])
-    assert caught.value.expected == "bert, gpt2, gpt_neox, llama, mistral, qwen2, qwen3, vit" == ", ".join(known())
+    assert caught.value.expected == ", ".join(known())
+    assert {"bert", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "vit"} <= known().keys()
     assert "Add an architecture" in caught.value.next_step
     for architectures, found in (
         (["GPT2DoubleHeadsModel"], "GPT2DoubleHeadsModel"),

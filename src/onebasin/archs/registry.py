@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from typing import Any
 
@@ -97,9 +97,12 @@ def declare(config: Config, *, tie: bool | None = None) -> ModelSpec:
     arch, name = lookup(config.model_type, config.architectures)
     tied = bool(getattr(config, "tie_word_embeddings", False)) if tie is None else tie
     try:
-        builder = Builder(arch.prefix, arch.heads[name], tied, arch.inputs(config), arch.sizes(config))
+        inputs = arch.inputs(config)
+        if min(astuple(inputs)) < 1:
+            raise ValueError(inputs)
+        builder = Builder(arch.prefix, arch.heads[name], tied, inputs, arch.sizes(config))
         arch.declare(builder, config)
-    except (TypeError, ZeroDivisionError) as error:
+    except (TypeError, ValueError, ZeroDivisionError) as error:
         step = "correct the sizes and the number of heads in config.json"
         raise LayoutMismatch("config.json has a size that is zero or no number", found=error, next_step=step) from error
     return builder.build(config.model_type, name, arch.renames, arch.untouched)

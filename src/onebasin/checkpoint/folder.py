@@ -11,9 +11,11 @@ from typing import Any
 
 from onebasin.checkpoint.output import LEGAL, SUFFIXES
 from onebasin.errors import BadCheckpoint
+from onebasin.names import as_path
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+DEEPEST = 100  # levels of lists and objects in a JSON file
 
 _DOWNLOAD = [SINGLE, "model-*.safetensors", *(f"*{suffix}" for suffix in SUFFIXES), *(f"{p.upper()}*" for p in LEGAL)]
 _CONVERT = (
@@ -35,7 +37,7 @@ def locate(path_or_id: str, revision: str | None = None) -> Path:
 
     `revision` concerns Hub ids only.  Pickled weights and Python files are never downloaded.
     """
-    path = Path(path_or_id).expanduser()
+    path = as_path(path_or_id)
     if path.is_dir():
         return path
     if path.is_file():
@@ -113,11 +115,23 @@ def read_json_object(file: Path) -> dict[str, Any]:
         value = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadCheckpoint(f"{file} cannot be read", found=error, next_step="check the path") from error
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
+    except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise BadCheckpoint(f"{file} is not valid JSON", found=error, next_step=step) from error
     if not isinstance(value, dict):
         raise BadCheckpoint(f"{file} is not an object", expected="{...}", found=type(value).__name__, next_step=step)
+    if _is_deeper(value, DEEPEST):
+        expected = f"at most {DEEPEST} levels of lists and objects"
+        raise BadCheckpoint(f"{file} is nested too deeply", expected=expected, next_step=step)
     return value
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects lie in each other more than so many times."""
+    inside = [value]
+    for _ in range(levels):
+        holders = [x.values() if isinstance(x, dict) else x for x in inside if isinstance(x, dict | list)]
+        inside = [x for holder in holders for x in holder]
+    return any(isinstance(x, dict | list) for x in inside)
 
 
 def quantised_error(folder: Path, **fields: Any) -> BadCheckpoint:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onebasin.archs import declare, lookup
 from onebasin.checkpoint.dtypes import DTYPES, code_of
-from onebasin.checkpoint.folder import locate, read_config
+from onebasin.checkpoint.folder import locate, quantised_error, read_config
 from onebasin.checkpoint.sharing import Shared
-from onebasin.checkpoint.store import Progress, Store
+from onebasin.checkpoint.store import Header, Progress, Store
 from onebasin.checkpoint.write import Planned, write_folder
 from onebasin.errors import BadCheckpoint, LayoutMismatch
 from onebasin.spec import Leaf, ModelSpec
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Recipe = Callable[[], "Tensor"]
+
+_CORRECT = "correct config.json: take it from the run that wrote these weights"
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,8 +47,9 @@ class Checkpoint(Shared):
         config = read_config(folder)
         lookup(config.get("model_type"), config.get("architectures"))
         store = Store.open(folder)
+        check_numbers(config, store)
         spec, names = declare(transformers_config(config)).bind(store.headers)
-        check_shapes(spec, {key: store.headers[name].shape for key, name in names.items()})
+        check_headers(spec, {key: store.headers[name] for key, name in names.items()}, folder)
         stored = {key: (name, store.headers[name].dtype) for key, name in names.items()}
         leaves = {leaf.name: partial(_read, store, names[leaf.key], leaf) for leaf in spec.leaves.values()}
         return cls(spec, config, leaves, stored, store)
@@ -63,7 +66,8 @@ class Checkpoint(Shared):
         return f"Checkpoint({self.spec.architecture}, {numbers:,} parameters, {kinds}, {self.store.folder})"
 
     def check_values(self, progress: Progress | None = None) -> None:
-        """Read the file once: every number is finite, and entries that the configuration ties are equal."""
+        """Read the file once: every number is finite, tied entries are equal, and transformers has such a model."""
+        check_runs(self.spec.architecture, self.config)
         self.store.check_finite(progress)
         for mirror in self.spec.mirrors:
             if mirror.tied and mirror.key in self.stored:
@@ -180,14 +184,49 @@ def transformers_config(config: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def check_shapes(spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """The configuration's shapes are the file's shapes."""
+def check_numbers(config: Mapping[str, Any], store: Store) -> None:
+    """All are finite; no more layers than tensors and no more classes than numbers, of which lists are made."""
+    from transformers import CONFIG_MAPPING
+
+    inner = [(f"{key}.{x}", y) for key, value in config.items() if isinstance(value, dict) for x, y in value.items()]
+    for key, value in [*config.items(), *inner]:
+        if isinstance(value, float) and not isfinite(value):
+            what = f"config.json has a {key} that is not finite"
+            raise BadCheckpoint(what, expected="a number", found=value, next_step=_CORRECT)
+    other = CONFIG_MAPPING[config["model_type"]].attribute_map.get("num_hidden_layers", "num_hidden_layers")
+    tensors, numbers = len(store.headers), store.parameters
+    for key, most, of in (("num_hidden_layers", tensors, "tensors"), (other, tensors, "tensors"),
+                          ("num_labels", numbers, "numbers")):  # fmt: skip
+        found = config.get(key)
+        if isinstance(found, int | float) and not found <= most:
+            what, expected = f"config.json has a {key} that the file cannot hold", f"at most {most:,} ({of} in it)"
+            raise LayoutMismatch(what, expected=expected, found=found, next_step=_CORRECT)
+
+
+def check_runs(architecture: str, config: Mapping[str, Any]) -> None:
+    """transformers can make the model of this configuration: tried without memory for its weights."""
+    import torch
+    import transformers
+
+    full = transformers_config(config)
+    try:
+        with torch.device("meta"):
+            getattr(transformers, architecture)._from_config(full, attn_implementation="sdpa")
+    except Exception as error:  # an activation or a rate of dropout that does not exist, and whatever else it holds
+        what, found = f"transformers cannot make a {architecture} of config.json", f"{type(error).__name__}: {error}"
+        raise BadCheckpoint(what, found=found, next_step=_CORRECT) from error
+
+
+def check_headers(spec: ModelSpec, headers: Mapping[str, Header], folder: Path) -> None:
+    """The configuration's shapes are the file's shapes, and what is stored are floating-point numbers."""
     for key, expected in spec.keys.items():
-        if shapes[key] != expected:
+        if headers[key].shape != expected:
             raise LayoutMismatch(
                 "config.json and the stored tensor disagree about a shape",
                 tensor=key,
                 expected=expected,
-                found=shapes[key],
-                next_step="correct config.json: take it from the run that wrote these weights",
+                found=headers[key].shape,
+                next_step=_CORRECT,
             )
+        if not DTYPES[headers[key].dtype].is_float:
+            raise quantised_error(folder, tensor=key, found=headers[key].dtype)

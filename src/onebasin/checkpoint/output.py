@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from onebasin.errors import BadOutput
+from onebasin.names import as_output
 from onebasin.processes.signals import interruptible
 
 MARGIN = 32 * 2**20
@@ -35,7 +36,7 @@ def check_output(out: Path, nbytes: int, *, overwrite: bool = False) -> None:
 
     With `overwrite` it may also be one that onebasin has written.
     """
-    out = out.resolve()
+    out = as_output(out).resolve()
     parent = out.parent
     if out.exists() and not out.is_dir():
         raise BadOutput(f"{out} is a file", expected="a new folder", next_step="give another output folder")

@@ -31,6 +31,8 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
     spec = checkpoint.spec
     config = transformers_config(checkpoint.config)
     config.dtype = dtype  # in 4.x the only place that every part of the model looks at
+    config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False  # outputs by name
+    config.initializer_range = 0.02  # of weights that are all replaced
     model = getattr(transformers, spec.architecture)._from_config(config, attn_implementation="sdpa")
     _take_out_absent(model, spec)
     if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:

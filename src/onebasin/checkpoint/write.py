@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -88,13 +89,13 @@ def shards(tensors: Sequence[Planned], max_shard_size: int | str) -> StateDictSp
     import torch
     from huggingface_hub import split_torch_state_dict_into_shards
 
+    number = re.fullmatch(r"(\d{1,15})|(\d{1,6}(\.\d{1,6})?)[KMGT]B", str(max_shard_size), re.ASCII | re.IGNORECASE)
+    if not number or float(number[1] or number[2]) <= 0:
+        expected, step = "more than 0 KB, MB, GB or TB", "write it like 5GB or 200MB"
+        raise BadOutput("this is no shard size", expected=expected, found=max_shard_size, next_step=step)
     meta = {t.name: torch.empty(t.shape, dtype=torch_dtype(t.dtype), device="meta") for t in tensors}
-    try:
-        return split_torch_state_dict_into_shards(meta, max_shard_size=max_shard_size)
-    except ValueError as error:
-        raise BadOutput(
-            f"{max_shard_size} is not a shard size", found=error, next_step="write it like 5GB or 200MB"
-        ) from error
+    size = int(max_shard_size) if number[1] else max_shard_size
+    return split_torch_state_dict_into_shards(meta, max_shard_size=size)
 
 
 def _rounded(planned: Planned) -> Tensor:

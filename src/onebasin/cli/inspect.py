@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.cli.output import console, print_json, print_table, progress, size
 from onebasin.ensemble import inspection
-from onebasin.errors import OnebasinError
+from onebasin.errors import OnebasinError, one_line
 
 
 def inspect(
@@ -37,7 +36,7 @@ def inspect(
         print_json(found.report)
     else:
         _print_model(found.report) if b is None else _print_pair(found.report)
-        typer.echo(found.advice(*names))
+        typer.echo(one_line(found.advice(*names)))
     if not found.ready:
         raise typer.Exit(1)
 
@@ -55,7 +54,8 @@ def _with_weights(names: list[str], revision: str | None, *, quiet: bool) -> ins
 
 def _print_model(report: dict[str, Any]) -> None:
     dtypes = ", ".join(report["dtypes"])
-    console.print(f"[bold]{report['architecture']}[/bold]  {report['model']}")
+    console.print(report["architecture"], style="bold", end="  ")
+    console.print(one_line(report["model"]))
     console.print(f"{report['parameters']:,} parameters, {size(report['bytes'])} on disk ({dtypes})")
     columns, rows = ("space", "size", "symmetries (canonical form)", "dimension", "because of"), []
     for name, count, space in inspection.kinds(report["spaces"]):
@@ -83,7 +83,7 @@ def _print_pair(pair: dict[str, Any]) -> None:
             console.print()
     for obstacle in pair["obstacles"]:
         kind = "blocks" if obstacle["blocks"] else "note"
-        console.print(f"{kind}: {obstacle['what']}: A has {obstacle['a']}, B has {obstacle['b']}")
+        console.print(one_line(f"{kind}: {obstacle['what']}: A has {obstacle['a']}, B has {obstacle['b']}"))
         console.print(f"  next step: {obstacle['next_step']}")
     if "weights" in pair:
         _print_weights(pair["weights"])
@@ -95,14 +95,14 @@ BAR = 20  # characters of a cosine of one
 def _print_weights(weights: dict[str, Any]) -> None:
     """A row for each layer, with a bar for its cosine as stored and after the quick match; then the verdict."""
     columns = ("layer of A", "layer of B", "cosine", "as stored", "", "after a quick match")
-    rows = [(escape(x["a"]), escape(x["b"]), *_bar(x["stored"]), *_bar(x["matched"])) for x in weights["layers"]]
+    rows = [(x["a"], x["b"], *_bar(x["stored"]), *_bar(x["matched"])) for x in weights["layers"]]
     if rows:
         print_table(columns, rows, left=(*columns[:2], columns[3], columns[5]))
     if weights["outside"]:
         values = ", ".join(f"{name} {value:.3f}" for name, value in weights["outside"].items())
-        console.print(escape(f"outside of layers, not counted: {values}"))
+        console.print(f"outside of layers, not counted: {values}")
     if weights["note"]:
-        console.print(escape(weights["note"]))
+        console.print(weights["note"])
     console.print(inspection.say_weights(weights), style="bold")
 
 

@@ -13,10 +13,10 @@ from rich.table import Table
 from onebasin.checkpoint import json_text
 from onebasin.cli.pace import Pace
 
-console = Console(highlight=False, soft_wrap=True)
+console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)  # [x] and :x: may be names
 if not console.is_terminal:
     console.width = 132  # piped output is read by programs and pasted by people: no early wrapping
-messages = Console(stderr=True, highlight=False)
+messages = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 
 def size(nbytes: float) -> str:

@@ -55,12 +55,10 @@ def print_aligned(report: dict[str, Any]) -> None:
 
 def print_scores(scores: dict[str, Any]) -> None:
     """Models beside each other on one task."""
-    from rich.markup import escape
-
     from onebasin.landscape.tables import note_of, table_of
 
     head, *rows = table_of(scores)
-    print_table(head, [[escape(cell) for cell in row] for row in rows], left=head[:1])
+    print_table(head, rows, left=head[:1])
     console.print(note_of(scores), markup=False)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def verify(
     a: Annotated[str, typer.Argument(metavar="A", help="Checkpoint folder or Hub id.")],
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a Hub id.")] = None,
-    seed: Annotated[int, typer.Option(help="Which random symmetries and inputs to draw.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Which random symmetries and inputs to draw.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,

@@ -12,6 +12,7 @@ from onebasin.cli.recipe import Json, Out, Overwrite
 from onebasin.cli.watching import LogFile, Quiet, Verbose, Watching, watch
 from onebasin.ensemble.words import describe_drift
 from onebasin.errors import BadOutput, OnebasinError
+from onebasin.options import LARGEST
 
 Sizes = Annotated[
     list[str],
@@ -75,7 +76,9 @@ def _setting(text: str) -> tuple[str, int | float]:
     name, _, value = text.partition("=")
     for kind in (int, float):
         try:
-            return name, kind(value)
+            number = kind(value)
         except ValueError:
             continue
+        if abs(number) <= LARGEST:
+            return name, number
     raise OnebasinError("--set needs a number", expected="KEY=NUMBER", found=text, next_step="like hidden_size=512")

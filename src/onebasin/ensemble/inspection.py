@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -38,7 +39,7 @@ class Inspection:
 
     def advice(self, *names: str) -> str:
         """Ready, or what blocks; then what to type next.  `names` are what the models are called."""
-        names = names or tuple(model["model"] for model in self.models)
+        names = tuple(shlex.quote(name) for name in names or (model["model"] for model in self.models))
         if self.verdict == "one basin":
             return f"nothing to align: the two have a common ancestor; next: {self._without_us()}"
         if not self.ready:

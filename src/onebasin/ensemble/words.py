@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
+
+from onebasin.errors import one_line
+from onebasin.names import as_path
 
 
 def letter(i: int) -> str:
@@ -16,8 +18,8 @@ def letter(i: int) -> str:
 
 def name_of(source: str) -> str:
     """A Hub id as it is; of a local folder only its own name, never where it lies."""
-    folder = Path(source).expanduser()
-    return folder.resolve().name if folder.is_dir() else source
+    folder = as_path(source)
+    return one_line(folder.resolve().name if folder.is_dir() else source)
 
 
 def join_words(words: Sequence[str]) -> str:

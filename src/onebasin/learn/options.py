@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from onebasin.errors import BadRecipe
-from onebasin.options import Count, Distinct, Number, Options, Positive, Share, Size
+from onebasin.options import Count, Distinct, Number, Options, Positive, Rate, Seed, Share, Size
 
 if TYPE_CHECKING:
     from onebasin.tasks import Training
@@ -57,8 +57,8 @@ class LearnedMatching(Options):
     batch: Count = 64
     accumulate: Count = 1
     optimizer: Literal["adamw", "muon"] = "adamw"
-    lr: Size = 3e-3
-    weight_decay: Size = 0.0
+    lr: Rate = 3e-3
+    weight_decay: Rate = 0.0
     warmup: Share = 0.05
     clip: Size = 1.0
     eval_every: Count = 100
@@ -68,7 +68,7 @@ class LearnedMatching(Options):
     dtype: Literal["auto", "bfloat16", "float32", "float64"] = "auto"
     compile: Literal["auto", "off"] = "auto"
     checkpointing: bool = False
-    seed: Number = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,6 +15,7 @@ from onebasin.errors import BadRecipe
 from onebasin.match.options import Gathering
 from onebasin.methods.method import Method
 from onebasin.methods.registry import methods, named_by, names, read_method, resolve_name, write_method
+from onebasin.names import as_output, as_path
 from onebasin.options import all_keys, convert, known_keys, read_section, unknown_key, write_section
 from onebasin.paths.points import POINTS, SIDE
 from onebasin.processes.devices import Device, pick_device
@@ -28,10 +29,10 @@ FORMAT = 2
 def load(file: Path, settings: Iterable[str] = (), *, out: Path | None = None) -> Recipe:
     """The recipe in a YAML file, with `settings` ("key.path=value") put into it, and another output folder."""
     try:
-        document = yaml.load(file.read_text(encoding="utf-8"), Strict)
+        document = _read(as_path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise BadRecipe(f"{file} cannot be read", found=error, next_step="check the path") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except ValueError as error:
         found = " ".join(str(error).split())
         raise BadRecipe(f"{file} is not valid YAML", found=found, next_step="correct that line") from error
     recipe = parse(document, settings, base=file.parent)
@@ -56,7 +57,7 @@ def parse(document: Any, settings: Iterable[str] = (), *, base: Path = Path()) -
         _read_method(document)
     _spell_out_number(document, kind)
     recipe = read_section(kind, document)
-    return _placed(recipe, lambda name: _model(base, name), lambda name: str(base / Path(name).expanduser()))
+    return _placed(recipe, lambda name: _model(base, name), lambda name: str(base / as_path(name)))
 
 
 def plain(recipe: Recipe, folder: Path) -> dict[str, Any]:
@@ -89,8 +90,8 @@ def put(document: dict[str, Any], setting: str) -> None:
         step = "write it like weight.sweeps=5"
         raise BadRecipe(f"{setting} sets no key of a recipe", expected="KEY.PATH=VALUE", found=setting, next_step=step)
     try:
-        inside[key] = yaml.load(text, Strict)
-    except yaml.YAMLError as error:
+        inside[key] = _read(text)
+    except ValueError as error:
         raise BadRecipe(f"{path} has no valid YAML value", found=text, next_step="put it in quotes") from error
 
 
@@ -154,7 +155,7 @@ def _placed(recipe: Recipe, model: Callable[[str], str], file: Callable[[str], s
     models = tuple(replace(m, path=model(m.path)) for m in recipe.models)
     task = recipe.task and replace(recipe.task, data=on_files(recipe.task.data, file))
     out = recipe.write.out
-    write = replace(recipe.write, out=None if out is None else file(out))
+    write = replace(recipe.write, out=None if out is None else file(str(as_output(out))))
     placed = replace(recipe, models=models, task=task, write=write)  # type: ignore[arg-type]
     if isinstance(placed, Aligning) and placed.universe is not None and placed.universe.folder is not None:
         placed = replace(placed, universe=replace(placed.universe, folder=file(placed.universe.folder)))
@@ -163,7 +164,7 @@ def _placed(recipe: Recipe, model: Callable[[str], str], file: Callable[[str], s
 
 def _model(base: Path, name: str) -> str:
     """A folder beside the recipe; what is not there is a Hub id."""
-    path = base / Path(name).expanduser()
+    path = base / as_path(name)
     if path.exists() or name.startswith((".", "~", "/")):
         return str(path)
     if Path(name).exists():
@@ -172,11 +173,28 @@ def _model(base: Path, name: str) -> str:
     return name
 
 
+def _read(text: str) -> Any:
+    """The data in a YAML text; `ValueError` where it is none, an impossible date and a number of a mile included."""
+    try:
+        return yaml.load(text, Strict)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(error) from error
+
+
 class Strict(yaml.SafeLoader):
-    """Plain data only, and no key twice."""
+    """Plain data only, no key twice, nothing by reference: ten lines of that can stand for more than memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            place = f"*{event.anchor} in line {event.start_mark.line + 1}"
+            raise yaml.YAMLError(f"{place} stands for another part: write that out")
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        if odd := [key for key in keys if not isinstance(key, str)]:
+            raise yaml.YAMLError(f"{odd[0]!r} is a key that is no text")
         twice = [key for i, key in enumerate(keys) if key in keys[:i]]
         if twice:
             raise yaml.YAMLError(f"{twice[0]} is given twice")

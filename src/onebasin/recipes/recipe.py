@@ -149,7 +149,7 @@ class Barrier(Options):
     models: tuple[Model, ...]
     task: Task
     path: Literal["factor", "circuit"] = "factor"
-    points: Annotated[int, Within(2)] | None = None
+    points: Annotated[int, Within(2, 1000)] | None = None
     device: Device = "auto"
     write: Folder = field(default_factory=Folder)
 

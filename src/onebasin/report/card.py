@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,14 @@ MERGEKIT = (
 )
 
 
+def _text(name: str) -> str:
+    """A name in Markdown, as it is."""
+    return re.sub(r"([\\`*\[\]<>|])", r"\\\1", name)
+
+
 def describe_aligned(names: Sequence[str], method: Method) -> str:
     """What an aligned model is."""
+    names = [_text(name) for name in names]
     kept = "that" if method.exact else "close to that"
     return (
         f"{join_words(names[1:])} in the basis of {names[0]}, by onebasin. The function is {kept} of the original.\n\n"
@@ -31,7 +38,7 @@ def describe_aligned(names: Sequence[str], method: Method) -> str:
 
 def describe_merged(names: Sequence[str], shares: Sequence[float], method: Method) -> str:
     """What a merged model is made of."""
-    parts = join_words([f"{share:.4g} of {name}" for name, share in zip(names, shares, strict=True)])
+    parts = join_words([f"{share:.4g} of {_text(name)}" for name, share in zip(names, shares, strict=True)])
     return f"{parts}, aligned and averaged by onebasin.\n\nMethod `{method.name}`: {method.summary}."
 
 

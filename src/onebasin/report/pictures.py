@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".svg", ".png")
+FIXED: Any = {"svg.hashsalt": "onebasin", "svg.fonttype": "none", "text.parse_math": False}  # $x$ may be a name
 FLAT = 0.01  # a smaller range of losses is not blown up to all colours
 CORNERS = ((0.0, 0.0), (1.0, 0.0), (0.5, 3**0.5 / 2))
 
@@ -29,7 +30,7 @@ def _figure(width: float, height: float) -> Iterator[Figure]:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context({"svg.hashsalt": "onebasin", "svg.fonttype": "none"}):
+    with rc_context(FIXED):
         yield Figure(figsize=(width, height), layout="constrained")
 
 
@@ -45,6 +46,7 @@ def plot(curves: Mapping[str, Curve], out: str | Path, *, metric: str | None = N
     with _figure(9, 3.6) as figure:
         loss, other = figure.subplots(1, 2)
         for name, curve in curves.items():
+            name = f" {name}" if name.startswith("_") else name  # matplotlib leaves such names out of the legend
             _draw_loss(loss, name, curve)
             values = [e.metrics[metric] for e in curve.evaluations]
             _finish(other, other.plot(curve.shares, values, marker=".", label=name)[0].get_color(), curve, values)

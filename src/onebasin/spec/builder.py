@@ -11,9 +11,11 @@ integer picks one slice of a fused tensor, any other letter is labelled (tokens,
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from onebasin.errors import LayoutMismatch
 from onebasin.spec.leaves import Axis, Leaf, Space, letters, make_leaf
 from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Tokens
 from onebasin.spec.ops import Op, tied
@@ -99,6 +101,10 @@ class Builder:
 
     def norm(self, kind: str, key: str, axis: Axis, eps: float, *, blocked: str | None = None) -> str:
         """A norm with gain γ, and for "layer" also an offset β, over the whole of `axis`."""
+        if not 0 <= eps < math.inf:
+            what, name = "A norm has no valid eps", self._key + key
+            step = "correct it in config.json: take that from the run that wrote these weights"
+            raise LayoutMismatch(what, tensor=name, expected="0 or more", found=eps, next_step=step)
         gain = self.leaf(f"{key}.weight", "d", d=axis.perm)
         bias = self.leaf(f"{key}.bias", "d", d=axis) if kind == "layer" else None
         name = self._key + key

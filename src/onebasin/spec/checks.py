@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onebasin.errors import LayoutMismatch, UnclaimedTensor
 from onebasin.families import Rep
+from onebasin.spec.leaves import GUIDE
 
 if TYPE_CHECKING:
     from onebasin.spec.model import ModelSpec
@@ -25,6 +26,7 @@ def check_fibres(spec: ModelSpec) -> None:
                     space=space,
                     expected=f"an axis in {base}",
                     found=sorted(present),
+                    next_step=GUIDE,
                 )
 
 
@@ -40,6 +42,7 @@ def check_readers(spec: ModelSpec) -> None:
                 tensor=linear.weight,
                 space=space,
                 expected="a covector axis in that space",
+                next_step=GUIDE,
             )
 
 

@@ -17,6 +17,8 @@ from onebasin.errors import LayoutMismatch, UnclaimedTensor
 from onebasin.families import Rep
 from onebasin.spec.ops import Op
 
+GUIDE = "correct the table of this architecture: CONTRIBUTING.md, 'Add an architecture', says how"
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -130,11 +132,24 @@ def make_leaf(
     sizes, axes, picks = [], [], []
     for x in order:
         place = where.get(x)
+        if not isinstance(place, Axis) and x not in size:
+            raise LayoutMismatch(
+                "The table does not say where an axis of a tensor lives",
+                tensor=name,
+                axis=x,
+                expected=f"{x}=... in the line that declares {key}, or a length of {x} in `sizes`",
+                found=f"{', '.join(where) or 'no axis'} there; {', '.join(size) or 'nothing'} in `sizes`",
+                next_step=GUIDE,
+            )
         if isinstance(place, int):
             picks.append((x, place))
             sizes.append((x, size[x]))
             continue
         own = spaces[place.space].size if place is not None else size[x]
+        if not isinstance(own, int) or own < 1:
+            step = "correct the sizes and the number of heads in config.json"
+            what = "config.json has a size that is no whole number above 0"
+            raise LayoutMismatch(what, tensor=name, axis=x, expected="1 or more", found=own, next_step=step)
         start = place.start if place is not None else 0
         axes.append((x, place, start, start + own))
         sizes.append((x, size.get(x, own)))
@@ -147,7 +162,7 @@ def check_partition(key: str, leaves: Iterable[Leaf]) -> tuple[int, ...]:
     views = {leaf.view.pattern: leaf.view for leaf in leaves}
     shapes = {view.shape for view in views.values()}
     if len(views) != 1 or len(shapes) != 1:
-        raise LayoutMismatch("The table gives one tensor two layouts", tensor=key, found=sorted(views))
+        raise LayoutMismatch("The table gives one tensor two layouts", tensor=key, found=sorted(views), next_step=GUIDE)
     sizes = dict(leaves[0].view.sizes)
     boxes = [_box(leaf, sizes) for leaf in leaves]
     claimed = sum(math.prod(b - a for a, b in box) for box in boxes)
@@ -159,7 +174,8 @@ def check_partition(key: str, leaves: Iterable[Leaf]) -> tuple[int, ...]:
     total = math.prod(sizes.values())
     if overlap or claimed != total:
         problem = "claims an entry twice" if overlap else "leaves entries unclaimed"
-        raise UnclaimedTensor(f"The table {problem}", tensor=key, expected=f"{total} entries", found=claimed)
+        expected = f"{total} entries"
+        raise UnclaimedTensor(f"The table {problem}", tensor=key, expected=expected, found=claimed, next_step=GUIDE)
     return leaves[0].view.shape
 
 
@@ -173,5 +189,6 @@ def _box(leaf: Leaf, sizes: Mapping[str, int]) -> list[tuple[int, int]]:
                 axis=x,
                 expected=f"0..{sizes[x]}",
                 found=f"{start}..{stop}",
+                next_step=GUIDE,
             )
     return box

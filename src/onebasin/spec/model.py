@@ -206,7 +206,8 @@ class ModelSpec:
                 continue
             key = self.table_name(name)
             if key in names:
-                raise UnclaimedTensor("Two stored tensors have the same meaning", tensor=name, found=names[key])
+                what, step = "Two stored tensors have the same meaning", "remove one of them from the file"
+                raise UnclaimedTensor(what, tensor=name, found=names[key], next_step=step)
             names[key] = name
         for mirror in self.mirrors:  # one of two equal entries may stand for both
             if not mirror.tied and mirror.key in names and mirror.of not in names:

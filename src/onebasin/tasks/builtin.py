@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.tasks.images import image_task, reads_images
-from onebasin.tasks.task import Task, class_count
+from onebasin.tasks.task import MADE, Task, class_count, too_few
 from onebasin.tasks.text import language_task
 
 Grid = NDArray[np.float64]
@@ -53,6 +53,8 @@ def draw(label: int, number: int, split: str, height: int, width: int, channels:
 def shapes(checkpoint: Checkpoint, split: str, samples: int | None) -> Task:
     """Up to ten classes of noisy drawings at the model's own size; classes take turns."""
     reads, count = reads_images(checkpoint), IMAGES if samples is None else samples
+    if count > MADE:
+        raise too_few(count, MADE, f"builtin:shapes:{split}")
     classes = min(len(SHAPES), class_count(checkpoint))
     labels = [i % classes for i in range(max(count, 0))]
     size = (reads.height, reads.width, reads.channels)

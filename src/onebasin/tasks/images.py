@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, zip_longest
@@ -11,13 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.folder import read_json_object
-from onebasin.errors import BadTask
+from onebasin.errors import BadTask, one_line
 from onebasin.spec import Images
-from onebasin.tasks.files import about_file, class_order, existing, label_ids
+from onebasin.tasks.files import about_file, check_unpacked, class_order, existing, label_ids
 from onebasin.tasks.task import CLASSIFICATION, EMBEDDINGS, IGNORED, Task, check_labels, head_kind, too_few
 
 Pixels = NDArray[np.uint8]
@@ -59,8 +60,7 @@ def image_task(
         check_labels(targets, checkpoint, name)
     else:
         targets = torch.full_like(targets, IGNORED)
-    file = checkpoint.store.folder / "preprocessor_config.json"
-    rules = read_json_object(file) if file.is_file() else {}
+    rules = _rules(checkpoint)
     pixels = torch.from_numpy(np.stack([_fitted(picture(), reads, rules) for picture in pictures[:count]]))
     x = pixels.permute(0, 3, 1, 2).float()
     if rules.get("do_rescale", True):
@@ -72,9 +72,31 @@ def image_task(
     return Task(name, kind, {"pixel_values": x.contiguous()}, targets[:count], full)
 
 
+def _rules(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What the model's own file says of its images, as far as it is used here."""
+    file = checkpoint.store.folder / "preprocessor_config.json"
+    rules = read_json_object(file) if file.is_file() else {}
+    for key in ("rescale_factor", "image_mean", "image_std", "resample"):
+        if key in rules and not _is_valid(key, rules[key], reads_images(checkpoint).channels):
+            step = "take the file from the original model"
+            raise BadTask(f"{file.name} has no valid {key}", found=rules[key], next_step=step)
+    return rules
+
+
+def _is_valid(key: str, value: Any, channels: int) -> bool:
+    """A filter of Pillow; or finite numbers, one or one for each channel, that can be divided by where they are."""
+    if key == "resample":
+        return value in range(6)
+    numbers = value if isinstance(value, list) and key != "rescale_factor" else [value]
+    finite = all(isinstance(x, int | float) and abs(x) < 1e30 for x in numbers)
+    return finite and len(numbers) in (1, channels) and not (key == "image_std" and 0 in numbers)
+
+
 def _fitted(pixels: Pixels, reads: Images, rules: Mapping[str, Any]) -> Pixels:
     """The image at the model's own size and number of channels."""
     size, channels = pixels.shape[:2], pixels.shape[2]
+    if 0 in size:
+        raise BadTask("An image has no pixels", expected="height × width", found=size, next_step="remove or replace it")
     if channels not in (reads.channels, 1):
         raise BadTask(
             "Images have too many channels", expected=reads.channels, found=channels, next_step="convert them"
@@ -98,15 +120,19 @@ def image_files(text: str, checkpoint: Checkpoint, *, samples: int | None, lengt
     """
     path = existing(text)
     pictures, labels = _from_folder(path, checkpoint) if path.is_dir() else _from_arrays(path, checkpoint)
-    return image_task(pictures, labels, checkpoint, f"images:{path.name}", about_file(path), samples)
+    return image_task(pictures, labels, checkpoint, f"images:{one_line(path.name)}", about_file(path), samples)
 
 
 def _from_arrays(path: Path, checkpoint: Checkpoint) -> tuple[Sequence[Callable[[], Pixels]], Sequence[int]]:
     try:
+        with zipfile.ZipFile(path) as packed:
+            check_unpacked(path, sum(part.file_size for part in packed.infolist()))
         with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in ("images", "labels") if name in stored}
+            arrays = {name: np.asarray(stored[name]) for name in ("images", "labels") if name in stored}
             found = f"arrays {', '.join(stored)}"
-    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except BadTask:
+        raise
+    except Exception as error:  # whatever a reader of zip and numpy files stumbles over: there are a dozen kinds
         raise _arrays(path, error) from error
     if len(arrays) < 2:
         raise _arrays(path, found)
@@ -147,9 +173,11 @@ def _from_folder(path: Path, checkpoint: Checkpoint) -> tuple[Sequence[Callable[
 
 def _picture(file: Path, channels: int) -> Pixels:
     try:
-        with Image.open(file) as picture:
-            return as_pixels(picture, channels)
-    except (OSError, UnidentifiedImageError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(file) as picture:
+                return as_pixels(picture, channels)
+    except Exception as error:  # damaged in any way, or larger than any photograph
         raise BadTask(f"{file.name} is not an image", found=error, next_step="remove or replace it") from error
 
 

@@ -23,7 +23,7 @@ from onebasin.checkpoint.stock import stock_model
 from onebasin.errors import BadTask
 from onebasin.spec import Images
 from onebasin.tasks.images import image_task, reads_images
-from onebasin.tasks.task import IGNORED, LANGUAGE, SYNTHETIC, Task, head_of
+from onebasin.tasks.task import IGNORED, LANGUAGE, MADE, SYNTHETIC, Task, head_of, too_few
 from onebasin.tasks.tokens import put_around, reads_tokens, sequence_length, tokenizer_of
 
 WINDOWS, PICTURES = 1000, 4000  # texts and images where no number is asked for
@@ -38,6 +38,8 @@ def synthetic_task(
     """Inputs for `models` of one class, which share the writing of them if they can write."""
     if samples is not None and samples < 1:
         raise BadTask("No inputs were asked for", expected="at least 1", found=samples, next_step="ask for some")
+    if samples is not None and samples > MADE:
+        raise too_few(samples, MADE, SYNTHETIC)
     first = models[0]
     if isinstance(first.spec.inputs, Images):
         return _pictures(first, samples or PICTURES, seed)

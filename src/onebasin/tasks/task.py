@@ -19,6 +19,7 @@ CLASSIFICATION, LANGUAGE = "classification", "language"
 MASKED, TAGGING, EMBEDDINGS = "masked language", "token labels", "embeddings"
 OTHER = "another purpose"  # a head that only a loss of the user's own can measure
 SYNTHETIC = "synthetic"  # the name of inputs that models made up
+MADE = 1_000_000  # samples that are made where they are asked for, at most
 IGNORED = -100  # a label that is not counted
 
 _KINDS = {  # what the end of a model's class name says about its head

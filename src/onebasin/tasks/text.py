@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from onebasin.checkpoint import Checkpoint
-from onebasin.errors import BadTask
-from onebasin.tasks.files import about_file, existing, label_ids, read_text
+from onebasin.errors import BadTask, one_line
+from onebasin.tasks.files import about_file, existing, is_number, label_ids, read_text
 from onebasin.tasks.task import (
     CLASSIFICATION,
     EMBEDDINGS,
@@ -65,7 +65,7 @@ def language_task(
 def text_file(text: str, checkpoint: Checkpoint, *, samples: int | None, length: int | None) -> Task:
     """`text:FILE`."""
     path = existing(text)
-    return language_task(read_text(path), checkpoint, f"text:{path.name}", about_file(path), samples, length)
+    return language_task(read_text(path), checkpoint, f"text:{one_line(path.name)}", about_file(path), samples, length)
 
 
 def labelled_task(
@@ -117,12 +117,17 @@ def labelled_file(text: str, checkpoint: Checkpoint, *, samples: int | None, len
     """`labelled:FILE.csv` or `labelled:FILE.jsonl`."""
     path = existing(text)
     lines = _json_rows if ".jsonl" in path.suffixes else _csv_rows
-    return labelled_task(lines(path), checkpoint, f"labelled:{path.name}", about_file(path), samples, length)
+    return labelled_task(lines(path), checkpoint, f"labelled:{one_line(path.name)}", about_file(path), samples, length)
 
 
 def _csv_rows(path: Path) -> list[Row]:
     """With a header: columns `text` and `label`.  Without: class from 1, then columns of text (as AG News has them)."""
-    table = [row for row in csv.reader(io.StringIO(read_text(path), newline="")) if row]
+    content = read_text(path)
+    csv.field_size_limit(max(csv.field_size_limit(), len(content)))  # the module's own is 131,072 characters
+    try:
+        table = [row for row in csv.reader(io.StringIO(content, newline="")) if row]
+    except csv.Error as error:
+        raise _columns(path, str(error)) from error
     header = [cell.strip().lower() for cell in table[0]] if table else []
     if {"text", "label"} <= set(header):
         ragged = [row for row in table if len(row) != len(header)]
@@ -130,7 +135,7 @@ def _csv_rows(path: Path) -> list[Row]:
             raise _columns(path, f"a row of {len(ragged[0])} columns: {ragged[0][0][:40]}")
         text, label = header.index("text"), header.index("label")
         return [(row[text], row[label].strip()) for row in table[1:]]
-    if len(header) < 2 or not all(row[0].strip().isdigit() and len(row) == len(header) for row in table):
+    if len(header) < 2 or not all(is_number(row[0].strip()) and len(row) == len(header) for row in table):
         raise _columns(path, ", ".join(header) or "an empty file")
     return [(" ".join(row[1:]), int(row[0]) - 1) for row in table]
 
@@ -141,9 +146,10 @@ def _json_rows(path: Path) -> list[Row]:
         try:
             entry = json.loads(line) if line.strip() else None
             if entry is not None:
+                json.dumps(entry, ensure_ascii=False).encode()  # half a character is no text
                 words = entry.get("tokens")
                 rows.append((str(entry["text"]), entry["label"]) if words is None else (words, entry["labels"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise _columns(path, f"line {number}: {line[:60]}") from error
     return rows
 
