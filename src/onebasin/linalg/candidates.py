@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FEW = 128  # candidates of every row and of every column; of more than 8192 one in 64
 ENOUGH = 1e-6  # how far from the best an assignment may be, as a part of the size of its scores
 ROUNDS = 300  # of improving the duals, at most
+STEPS = 2**36  # between the least score and the largest; sums over long paths are still exact in float64
 
 
 def solve_sparse(matrix: csr_matrix) -> ndarray:
@@ -56,9 +57,11 @@ class Candidates:
         return cls(rows, columns, values, by_row.values[:, -1].double().contiguous(), by_column.values[-1].double())
 
     def matrix(self) -> csr_matrix:
-        """For `solve_sparse`: all entries positive, as zeros would not count as edges."""
-        values = self.scores - self.scores.min() + 1
-        data, rows, columns = (x.cpu().numpy() for x in (values, self.rows, self.columns))
+        """For `solve_sparse`: positive, as zeros would count as no edges; and whole, as rounding can make scipy's solver
+        go round in circles for ever."""
+        above = self.scores - self.scores.min()
+        whole = (above / above.max().clamp_min(torch.finfo(above.dtype).tiny) * STEPS).round() + 1
+        data, rows, columns = (x.cpu().numpy() for x in (whole, self.rows, self.columns))
         return csr_matrix((data, (rows, columns)), shape=(len(self.floor_rows),) * 2)
 
     def gap(self, index: Tensor) -> float:
