@@ -57,8 +57,8 @@ class Candidates:
         return cls(rows, columns, values, by_row.values[:, -1].double().contiguous(), by_column.values[-1].double())
 
     def matrix(self) -> csr_matrix:
-        """For `solve_sparse`: positive, as zeros would count as no edges; and whole, as rounding can make scipy's solver
-        go round in circles for ever."""
+        """For `solve_sparse`.  Scores are positive, as zeros would count as no edges; and whole, as rounding can make
+        scipy's solver go round in circles for ever."""
         above = self.scores - self.scores.min()
         whole = (above / above.max().clamp_min(torch.finfo(above.dtype).tiny) * STEPS).round() + 1
         data, rows, columns = (x.cpu().numpy() for x in (whole, self.rows, self.columns))

@@ -51,7 +51,7 @@ class Learned(LearnedMatching, Method):
 
     @property
     def exact(self) -> bool:
-        return self.paper.permutations != "soft"
+        return self.paper.permutations != "soft" and not self.paper.scale  # norms see a scale through their eps
 
     def gathers(self, gathering: Gathering) -> bool:
         return self.start is not None
