@@ -1,7 +1,7 @@
 # Every target works in a fresh clone: the first one creates .venv and installs the pinned versions.
 PY := .venv/bin/python
 
-.PHONY: demo test test-all test-transformers4 mutants lint bench pages docs notebook dist clean
+.PHONY: demo test test-all test-transformers4 mutants lint bench pages docs hero notebook dist clean
 
 demo: .venv/installed  ## two small models trained here, aligned by every method; then open demo/report.html
 	$(PY) -m onebasin demo
@@ -28,12 +28,15 @@ lint: .venv/installed  ## style, format, types
 bench: .venv/installed  ## measure again what the documentation quotes
 	$(PY) benchmarks/run.py
 
-pages: .venv/installed  ## write anew what tests make: docs/cli.md, docs/wrong-commands.md, the lists of models
+pages: .venv/installed  ## write anew what tests make: docs/cli.md, docs/wrong-commands.md, the lists of models, BibTeX
 	ONEBASIN_WRITE=1 $(PY) -m pytest -q -m page tests/docs
 
 docs: .venv/docs  ## the site, in site/: a broken link, a snippet that fails or a stale page is an error
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 tests/docs
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
+hero: .venv/installed  ## draw docs/hero.svg, the first picture of the README, from benchmarks/results
+	$(PY) docs/hero.py
 
 notebook: .venv/docs  ## run docs/demo.ipynb and keep what it shows
 	OMP_NUM_THREADS=1 $(PY) docs/notebook.py
