@@ -1,13 +1,18 @@
 # Every target works in a fresh clone: the first one creates .venv and installs the pinned versions.
 PY := .venv/bin/python
 
-.PHONY: demo test test-transformers4 mutants lint bench pages docs notebook dist clean
+.PHONY: demo test test-all test-transformers4 mutants lint bench pages docs hero notebook dist clean
 
 demo: .venv/installed  ## two small models trained here, aligned by every method; then open demo/report.html
 	$(PY) -m onebasin demo
 
 test: .venv/installed  ## two workers of one thread each
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2
+
+test-all: .venv/docs  ## more than CI: ten times the examples, transformers 4, the site, a release, 20 mutants (hours)
+	OMP_NUM_THREADS=1 ONEBASIN_EXAMPLES=10 $(PY) -m pytest -n 2
+	$(MAKE) test-transformers4 docs dist
+	$(PY) tests/mutants.py --sample 20
 
 test-transformers4: .venv4/installed  ## the same tests on the newest transformers 4, in an environment of its own
 	OMP_NUM_THREADS=1 .venv4/bin/python -m pytest -n 2
@@ -23,18 +28,21 @@ lint: .venv/installed  ## style, format, types
 bench: .venv/installed  ## measure again what the documentation quotes
 	$(PY) benchmarks/run.py
 
-pages: .venv/installed  ## write anew what tests make: docs/cli.md, docs/wrong-commands.md, the lists of models
+pages: .venv/installed  ## write anew what tests make: docs/cli.md, docs/wrong-commands.md, the lists of models, BibTeX
 	ONEBASIN_WRITE=1 $(PY) -m pytest -q -m page tests/docs
 
 docs: .venv/docs  ## the site, in site/: a broken link, a snippet that fails or a stale page is an error
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 tests/docs
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
+hero: .venv/installed  ## draw docs/hero.svg, the first picture of the README, from benchmarks/results
+	$(PY) docs/hero.py
+
 notebook: .venv/docs  ## run docs/demo.ipynb and keep what it shows
 	OMP_NUM_THREADS=1 $(PY) docs/notebook.py
 
-dist: .venv/installed  ## sdist and wheel
-	$(PY) -m build
+dist: .venv/installed  ## a release in dist/: sdist and wheel, built, looked into, the wheel installed and imported
+	$(PY) scripts/release.py
 
 clean:
 	rm -rf .venv .venv4 demo dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

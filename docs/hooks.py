@@ -1,7 +1,10 @@
 """What the site takes from outside of docs/: pages of the repository, and the files that figures come from."""
 
+import html
+import re
 from pathlib import Path
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
@@ -29,3 +32,9 @@ def on_page_markdown(markdown, page, config, files):
         return markdown.replace("](docs/", "](")
     inside = "../" * page.file.src_uri.count("/")
     return markdown.replace(f"]({inside}../", f"]({inside}")
+
+
+def on_page_content(content, page, config, files):
+    """Formulas as MathML, which browsers show by themselves: nothing is fetched, and no script runs."""
+    formula = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.DOTALL)
+    return formula.sub(lambda found: convert(html.unescape(found[1]).strip(), display="block"), content)

@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 import torch
 
+from helpers.examples import TIMES
 from helpers.random_models import random_model
 from helpers.tiny import TINY
 from onebasin import Checkpoint
@@ -15,7 +16,7 @@ from onebasin.cli import main, watching
 
 watching.EVERY = float("inf")  # log lines by the clock would come and go with the load of the machine
 torch.set_num_threads(1)
-hypothesis.settings.register_profile("onebasin", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("onebasin", derandomize=True, deadline=None, max_examples=100 * TIMES)
 hypothesis.settings.load_profile("onebasin")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -56,7 +56,7 @@ def align(
     The task may also be a `DataLoader`, a list of batches, a `datasets.Dataset` or a `Task`, with a `loss` and
     `metrics` of your own (`onebasin.tasks.as_task`).
 
-    Example:
+    Examples:
         >>> pair = onebasin.align("A", "B", method="weight")
         >>> pair.merged().save("merged")
     """
@@ -79,7 +79,7 @@ def _write(plan: recipes.Plan, aligned: Aligned, folder: Path, dtype: str | None
 def merge(models: Sequence[Source], *, shares: Sequence[float] | None = None, **options: Any) -> Checkpoint:
     """Align all models with the first, then average: one stock checkpoint.  `options` are those of `align`.
 
-    Example:
+    Examples:
         >>> onebasin.merge(["A", "B", "C"], shares=[2, 1, 1], method="weight").save("merged")
     """
     if isinstance(models, str | Path) or len(models) < 2:
@@ -98,7 +98,7 @@ def barrier(
 
     Without labels the loss is how far the models between are from what the end points say, each by its share.
 
-    Example:
+    Examples:
         >>> onebasin.barrier("A", pair.models[1], task="text:valid.txt").barrier
     """
     own = _Own(task, columns, loss, metrics)
@@ -120,7 +120,7 @@ def evaluate(
 
     Classes may differ as long as the task fits each; an ensemble needs the same outputs, and averages probabilities.
 
-    Example:
+    Examples:
         >>> scores = onebasin.evaluate("A", "B", ensemble=True, task="text:valid.txt")
         >>> scores.rows["ensemble"].loss
     """
@@ -135,7 +135,7 @@ def inspect(a: Source, b: Source | None = None, *, weights: bool = False, tick: 
     With `weights`, also reads the weights of both: `.verdict` says "one basin", "between" or "independent", and
     `.report["weights"]` how alike every layer is as stored, and some after a quick match.
 
-    Example:
+    Examples:
         >>> onebasin.inspect("A", "B").ready
         >>> onebasin.inspect("A", "B", weights=True).verdict
     """
@@ -152,7 +152,7 @@ def inspect(a: Source, b: Source | None = None, *, weights: bool = False, tick: 
 def verify(source: Source, *, seed: int = 0, tick: Tick = silent) -> verification.Verification:
     """How far random symmetries of a model move its outputs; `.holds` if they do not.
 
-    Example:
+    Examples:
         >>> assert onebasin.verify("A").holds
     """
     return verification.verify(opened(source), seed=seed, tick=tick)
@@ -163,7 +163,7 @@ def widen(source: Source, target: Mapping[str, Any] | Any, *, extra: str = "zero
 
     Additional units and heads do nothing ("zero"), or are copies that share their outputs ("split").
 
-    Example:
+    Examples:
         >>> onebasin.widen("A", {"intermediate_size": 4096}).save("larger")
     """
     return widening.widen(opened(source), target, extra=extra)

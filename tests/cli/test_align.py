@@ -267,7 +267,7 @@ def test_progress_names_the_steps_unless_it_should_be_quiet(cli, tmp_path, pair,
     assert (shown.getvalue() == "") == quiet
 
 
-@pytest.mark.parametrize("moment", ["onebasin.recipes.running.certificate", "onebasin.recipes.running.model_card"])
+@pytest.mark.parametrize("moment", ["onebasin.recipes.running.certificate", "onebasin.recipes.running.card_of"])
 def test_an_interrupted_run_leaves_nothing(cli, tmp_path, pair, monkeypatch, moment):
     """Also in the middle of writing."""
 

@@ -11,20 +11,22 @@ import json
 import math
 import shutil
 import struct
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.task_files import bert
 from onebasin.cli import main
 from onebasin.methods.registry import methods
 from onebasin.options import all_keys
 from onebasin.recipes import Align, Barrier, Merge
 
-examples = settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
+some = partial(examples, suppress_health_check=list(HealthCheck), deadline=None)
 
 NUMBERS = (10**400, 1e300, math.nan, math.inf, 2**64, 2**40, 2000, 0, -1, 1, 0.5, -1.0)
 TEXTS = ("x" * 5000, "a\0b", "\ud800", "²", "--5", "0.5", "9" * 30, "9" * 5000, "", "[/INST]", "$x^{$", "a: b",
@@ -71,7 +73,7 @@ def changed(file: Path, content: str | bytes):
         file.write_bytes(before)
 
 
-@examples
+@some(30)
 @given(st.sampled_from(["a", "gpt2", "vit", "bert"]), st.data())
 def test_configurations(model, data):
     file = Path(model) / "config.json"
@@ -82,7 +84,7 @@ def test_configurations(model, data):
             ends_well("verify", model, "--quiet")
 
 
-@examples
+@some(30)
 @given(st.sampled_from(["config.json", "model.safetensors.index.json"]), st.text(max_size=60) | values.map(json.dumps))
 def test_files_that_are_no_configuration(name, text):
     file = Path("b") / name
@@ -97,7 +99,7 @@ def test_files_that_are_no_configuration(name, text):
         Path("b/model-1.safetensors").rename("b/model.safetensors")
 
 
-@examples
+@some(30)
 @given(st.data())
 def test_headers(data):
     file = Path("a/model.safetensors")
@@ -129,7 +131,7 @@ def keys() -> list[str]:
 RECIPE = {"onebasin": 2, "verb": "merge", "models": ["a", "b"], "write": {"out": "OUT"}}
 
 
-@examples
+@some(30)
 @given(st.sampled_from(keys()), values, st.sampled_from(["weight", "learned", None]))
 def test_recipes(key, value, method):
     """A recipe in which one value is another."""
@@ -145,7 +147,7 @@ def test_recipes(key, value, method):
     ends_well("align", "a", "b", "-o", "OUT", "--method", "weight", "--set", f"{key}={value}", "--dry-run", "--quiet")
 
 
-@examples
+@some(30)
 @given(st.text(max_size=60) | values.map(lambda x: f"models: {x}"))
 def test_texts_that_are_no_recipe(text):
     Path("recipe.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -155,7 +157,7 @@ def test_texts_that_are_no_recipe(text):
 rows = st.tuples(st.sampled_from(["good film", '"', "", "label"]), st.sampled_from(TEXTS) | st.text(max_size=8))
 
 
-@examples
+@some(30)
 @given(st.lists(rows | st.just(("bad", "1")), max_size=2), st.booleans())
 def test_tables(table, header):
     lines = [",".join(row if header else row[::-1]) for row in ([("text", "label")] if header else []) + table]
@@ -163,7 +165,7 @@ def test_tables(table, header):
     ends_well("barrier", "bert", "bert", "--task", "labelled:table.csv", "--dry-run", "--quiet")
 
 
-@examples
+@some(30)
 @given(
     st.lists(st.fixed_dictionaries({"text": st.just("good film") | values, "label": values}), min_size=1, max_size=2)
 )
@@ -172,7 +174,7 @@ def test_json_lines(entries):
     ends_well("barrier", "bert", "bert", "--task", "labelled:lines.jsonl", "--dry-run", "--quiet")
 
 
-@settings(examples, max_examples=12)
+@some(12)
 @given(names)
 def test_names(name):
     assert ends_well("inspect", name) == 2

@@ -39,7 +39,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = tmp_path_factory.mktemp("tree")
     for folder in ("src", "tests", "docs"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile"):
+    for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "CITATION.cff"):
         shutil.copy(ROOT / name, tree)
     (tree / "src" / "onebasin" / "archs" / "phi.py").write_text(TABLE, encoding="utf-8")
     tests = tree / "tests"

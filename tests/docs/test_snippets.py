@@ -206,6 +206,20 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "site" / "api.html").read_text()
     assert "Align all models with the first" in page
+    assert '<code><span class="gp">&gt;&gt;&gt; </span>' in page  # examples are code
+    check_offline(tmp_path / "site")
+
+
+def check_offline(site: Path) -> None:
+    """Opened from a disk, it shows formulas and finds words; nothing is fetched from elsewhere."""
+    pages = {page.name: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    assert pages["mathematics.html"].count("<math ") == (DOCS / "mathematics.md").read_text().count("$$") / 2 > 0
+    assert not [name for name, text in pages.items() if 'class="arithmatex"' in text]
+    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = {")
+    fetched = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["'](?:https?:)?//""")
+    assert not [name for name, text in pages.items() if fetched.search(text)]
+    assert fetched.search('<script src="https://example.org/x.js">')
+    assert all("iframe-worker.js" in text for text in pages.values() if "data-md-component" in text)
 
 
 @needs_mkdocs

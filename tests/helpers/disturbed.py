@@ -49,7 +49,7 @@ def tiny_demo() -> None:
 
 
 CHANGES: dict[str, Callable[[], None]] = {
-    "writing": lambda: setattr(running, "model_card", pause),
+    "writing": lambda: setattr(running, "card_of", pause),
     "demo": tiny_demo,
     "second fails in a step": lambda: setattr(Steps, "one", fail_in_step_3) if os.environ["RANK"] == "1" else None,
     "second fails in checks": lambda: (

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from helpers.examples import examples
 from onebasin.errors import Incompatible, NotInFamily
 from onebasin.families import Family, Rep
 from onebasin.maps import MAPS, GlobalSign, Isometry, Map, Orthogonal, Permutation, Rotary, SemiPermutation, map_of
@@ -47,7 +48,7 @@ def vectors(map_: Map, seed: int, size: int) -> tuple[Tensor, int, int | None]:
 
 
 @every_map
-@settings(max_examples=15)
+@examples(15)
 @drawn
 def test_identity_is_neutral(make: Make, kind: type[Map], seed: int, n: int, fibres: int | None) -> None:
     g = make(kind, seed, n, fibres=fibres)
@@ -59,7 +60,7 @@ def test_identity_is_neutral(make: Make, kind: type[Map], seed: int, n: int, fib
 
 
 @every_map
-@settings(max_examples=15)
+@examples(15)
 @drawn
 def test_composition_is_associative_closed_and_the_product_of_matrices(
     make: Make, kind: type[Map], seed: int, n: int, fibres: int | None
@@ -73,7 +74,7 @@ def test_composition_is_associative_closed_and_the_product_of_matrices(
 
 
 @every_map
-@settings(max_examples=15)
+@examples(15)
 @drawn
 def test_acting_with_a_composition_is_acting_twice(
     make: Make, kind: type[Map], seed: int, n: int, fibres: int | None
@@ -85,7 +86,7 @@ def test_acting_with_a_composition_is_acting_twice(
 
 
 @every_group
-@settings(max_examples=15)
+@examples(15)
 @drawn
 def test_inverse(make: Make, kind: type[Map], seed: int, n: int, fibres: int | None) -> None:
     g = make(kind, seed, n, fibres=fibres)
@@ -97,7 +98,7 @@ def test_inverse(make: Make, kind: type[Map], seed: int, n: int, fibres: int | N
 
 
 @every_group
-@settings(max_examples=15)
+@examples(15)
 @drawn
 def test_vector_and_covector_keep_their_pairing(
     make: Make, kind: type[Map], seed: int, n: int, fibres: int | None
@@ -108,7 +109,7 @@ def test_vector_and_covector_keep_their_pairing(
 
 
 @pytest.mark.parametrize("kind", [Isometry, SemiPermutation])
-@settings(max_examples=15)
+@examples(15)
 @drawn
 def test_rectangular_maps_have_the_covector_as_left_inverse(
     make: Make, kind: type[Map], seed: int, n: int, fibres: int | None

@@ -5,10 +5,11 @@ from itertools import permutations, product
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from helpers.examples import examples
 from onebasin.families import ORTHOGONAL, meet
 from onebasin.linalg import nearest_simplex
 from onebasin.maps import (
@@ -50,7 +51,7 @@ def distance(matrix: Tensor, members: Map) -> Tensor:
 
 
 @every_map
-@settings(max_examples=10)
+@examples(10)
 @given(seeds)
 def test_projection_keeps_members(make: Make, kind: type[Map], seed: int) -> None:
     for g in (make(kind, seed), make(kind, seed, fibres=3)):
@@ -60,7 +61,7 @@ def test_projection_keeps_members(make: Make, kind: type[Map], seed: int) -> Non
 
 
 @every_map
-@settings(max_examples=10)
+@examples(10)
 @given(seeds)
 def test_projection_lands_inside_and_no_random_member_is_nearer(make: Make, kind: type[Map], seed: int) -> None:
     matrix = target_of(kind, make, seed)
@@ -70,7 +71,7 @@ def test_projection_lands_inside_and_no_random_member_is_nearer(make: Make, kind
 
 
 @every_map
-@settings(max_examples=10)
+@examples(10)
 @given(seeds)
 def test_no_neighbour_of_the_projection_is_nearer(make: Make, kind: type[Map], seed: int) -> None:
     matrix = target_of(kind, make, seed)
@@ -91,7 +92,7 @@ GAINS: dict[type[Map], Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("kind", GAINS)
-@settings(max_examples=20)
+@examples(20)
 @given(seeds)
 def test_projection_is_the_best_over_all_permutations(kind: type[Map], seed: int) -> None:
     matrix = normal(seed, 4, 4)
@@ -102,7 +103,7 @@ def test_projection_is_the_best_over_all_permutations(kind: type[Map], seed: int
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(seeds)
 def test_semi_permutations_are_projected_on_the_best_pattern_near_by_and_a_good_one_anywhere(seed: int) -> None:
     """Against all patterns, with the nearest shares for each."""
@@ -116,7 +117,7 @@ def test_semi_permutations_are_projected_on_the_best_pattern_near_by_and_a_good_
 
 
 @every_group
-@settings(max_examples=10)
+@examples(10)
 @given(seeds)
 def test_projection_commutes_with_the_isometries_of_the_family(make: Make, kind: type[Map], seed: int) -> None:
     """Orthogonal members r, s keep both the family and the Frobenius norm, so r M s projects to r project(M) s."""

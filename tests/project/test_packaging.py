@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import email
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -25,6 +25,7 @@ pytest.importorskip("hatchling", reason="the package `hatchling` is absent: it c
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+RELEASE = runpy.run_path(str(ROOT / "scripts" / "release.py"))
 
 # `onebasin demo --quick` as it is, but with the models and steps of the tests.
 TINY_DEMO = """
@@ -77,34 +78,54 @@ def elsewhere(folder: Path, *command: object) -> str:
     return done.stdout
 
 
-def package_files(root: Path) -> set[str]:
-    files = (file.relative_to(root) for file in (root / "onebasin").rglob("*") if file.is_file())
-    return {file.as_posix() for file in files if "__pycache__" not in file.parts}
-
-
-def test_the_wheel_holds_the_package_and_nothing_else(wheel):
-    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert names == package_files(ROOT / "src")
-    assert {"onebasin/py.typed", "onebasin/report/html/style.css"} <= names
-
-
-def test_the_wheel_says_what_the_project_says(wheel):
-    archive = zipfile.ZipFile(wheel)
-    (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-    metadata = email.message_from_bytes(archive.read(name))
-    assert (metadata["Name"], metadata["Version"]) == ("onebasin", PROJECT["version"])
-    assert set(metadata.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"]) >= {"hub", "bench", "dev"}
-    required = {line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line}
-    assert len(required) == len(PROJECT["dependencies"])
-
-
-def test_the_sdist_holds_what_the_tests_need(dist):
-    (file,) = dist.glob("*.tar.gz")
-    with tarfile.open(file) as archive:
+def test_the_release_passes_its_own_checks(dist, wheel):
+    (sdist,) = dist.glob("*.tar.gz")
+    RELEASE["check_sdist"](sdist)
+    RELEASE["check_wheel"](wheel)
+    assert {"onebasin/py.typed", "onebasin/report/html/style.css"} <= set(zipfile.ZipFile(wheel).namelist())
+    with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {f"src/{name}" for name in package_files(ROOT / "src")} <= names
-    assert {file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("*.py")} <= names
-    assert {"CITATION.cff", "CONTRIBUTING.md", "Makefile", "constraints.txt", "constraints-transformers4.txt"} <= names
+    assert {"constraints-transformers4.txt", "scripts/release.py", ".ci/run", ".github/workflows/ci.yml"} <= names
+
+
+def rewrite(wheel: Path, out: Path, **changes: bytes | None) -> Path:
+    """The wheel with other contents of some files, by the end of their names; None takes one out."""
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            text = next((text for end, text in changes.items() if name.endswith(end)), old.read(name))
+            if text is not None:
+                new.writestr(name, text)
+    return out
+
+
+def test_a_release_that_lacks_something_is_refused(dist, wheel, tmp_path):
+    check, refused = RELEASE["check_wheel"], RELEASE["NotReady"]
+    check(rewrite(wheel, tmp_path / "same.whl"))
+    with pytest.raises(refused, match="files of the wheel"):
+        check(rewrite(wheel, tmp_path / "less.whl", **{"onebasin/py.typed": None}))
+    with zipfile.ZipFile(rewrite(wheel, tmp_path / "more.whl"), "a") as archive:
+        archive.writestr("onebasin/secret.txt", "x")
+    with pytest.raises(refused, match="files of the wheel"):
+        check(tmp_path / "more.whl")
+    (name,) = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA")]
+    stale = zipfile.ZipFile(wheel).read(name).replace(f"\nVersion: {PROJECT['version']}".encode(), b"\nVersion: 9.9.9")
+    with pytest.raises(refused, match="Version"):
+        check(rewrite(wheel, tmp_path / "stale.whl", METADATA=stale))
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as whole, tarfile.open(tmp_path / "less.tar.gz", "w:gz") as less:
+        for member in whole.getmembers():
+            if not member.name.endswith("/CITATION.cff"):
+                less.addfile(member, whole.extractfile(member))
+    with pytest.raises(refused, match=r"the sdist lacks.*CITATION\.cff"):
+        RELEASE["check_sdist"](tmp_path / "less.tar.gz")
+
+
+def test_the_workflow_runs_what_continuous_integration_runs():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    (job,) = workflow["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    assert f">={job['strategy']['matrix']['python'][0]}" == PROJECT["requires-python"]
 
 
 def test_the_installed_command_works_in_another_folder(python, tmp_path):

@@ -17,7 +17,8 @@ SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 DEEPEST = 100  # levels of lists and objects in a JSON file
 
-_DOWNLOAD = [SINGLE, "model-*.safetensors", *(f"*{suffix}" for suffix in SUFFIXES), *(f"{p.upper()}*" for p in LEGAL)]
+_DOWNLOAD = [SINGLE, "model-*.safetensors", "README.md"]
+_DOWNLOAD += [*(f"*{suffix}" for suffix in SUFFIXES), *(f"{prefix.upper()}*" for prefix in LEGAL)]
 _CONVERT = (
     "import transformers; transformers.CLASS.from_pretrained(IN).save_pretrained(OUT), with CLASS the name under "
     '"architectures" in config.json'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
@@ -26,24 +26,17 @@ from onebasin.paths.points import grid
 from onebasin.processes.devices import pick_device
 from onebasin.processes.ranks import rank
 from onebasin.processes.world import World, processes
+from onebasin.recipes.cards import card_of
 from onebasin.recipes.document import plain
-from onebasin.recipes.measuring import MERGED, judge
+from onebasin.recipes.measuring import judge
 from onebasin.recipes.notes import keep_warnings
 from onebasin.recipes.plan import Plan, parts_of, prepare
 from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
 from onebasin.recipes.state import check_state, kept_state
 from onebasin.report import plot
-from onebasin.report.card import (
-    describe_aligned,
-    describe_merged,
-    describe_quality,
-    eval_results,
-    linear_merge,
-    model_card,
-)
+from onebasin.report.card import linear_merge
 from onebasin.report.html import write_report
 from onebasin.report.pictures import ternary
-from onebasin.spec import Images
 from onebasin.verification.certificate import certificate, check_exact, exactness, versions
 from onebasin.verification.written import check_written, measure_written
 
@@ -168,25 +161,13 @@ def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> dict[str, Any]:
             report |= judge(plan, recipe, method, Checkpoint.open(partial), tick)
         (partial / "certificate.json").write_text(json_text(report))
         (partial / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
-        (partial / "README.md").write_text(_card(plan, report), encoding="utf-8")
+        (partial / "README.md").write_text(card_of(plan, report, partial, next(iter(parts))), encoding="utf-8")
         if isinstance(recipe, Align) and recipe.write.mergekit:
             folders = [str(out.resolve() / folder) for folder in parts]
             whole = [_address(recipe.models[0]), *folders] if aligned.reason is None else folders
             (partial / "mergekit.yaml").write_text(linear_merge(whole), encoding="utf-8")
         write_report(partial)
     return report
-
-
-def _card(plan: Plan, report: Mapping[str, Any]) -> str:
-    recipe, method = plan.alignment
-    names = [name_of(model.path) for model in recipe.models]
-    if isinstance(recipe, Align):
-        return model_card("Aligned model", names, describe_aligned(names, method))
-    text = describe_merged(names, recipe.lambdas, method)
-    images = isinstance(plan.models[0].spec.inputs, Images)
-    scores = report["scores"]
-    found = [] if scores is None else eval_results(scores, MERGED, images=images)
-    return model_card("Merged model", names, f"{text}\n\n{describe_quality(scores, report['verdict'])}", found)
 
 
 def _address(model: Model) -> str:

@@ -11,7 +11,6 @@ import yaml
 from onebasin.ensemble.words import join_words
 from onebasin.landscape.tables import note_of, table_of
 from onebasin.methods.method import Method
-from onebasin.tasks import LANGUAGE
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -21,14 +20,14 @@ MERGEKIT = (
 )
 
 
-def _text(name: str) -> str:
+def plain_text(name: str) -> str:
     """A name in Markdown, as it is."""
     return re.sub(r"([\\`*\[\]<>|])", r"\\\1", name)
 
 
 def describe_aligned(names: Sequence[str], method: Method) -> str:
     """What an aligned model is."""
-    names = [_text(name) for name in names]
+    names = [plain_text(name) for name in names]
     kept = "that" if method.exact else "close to that"
     return (
         f"{join_words(names[1:])} in the basis of {names[0]}, by onebasin. The function is {kept} of the original.\n\n"
@@ -38,7 +37,7 @@ def describe_aligned(names: Sequence[str], method: Method) -> str:
 
 def describe_merged(names: Sequence[str], shares: Sequence[float], method: Method) -> str:
     """What a merged model is made of."""
-    parts = join_words([f"{share:.4g} of {_text(name)}" for name, share in zip(names, shares, strict=True)])
+    parts = join_words([f"{share:.4g} of {plain_text(name)}" for name, share in zip(names, shares, strict=True)])
     return f"{parts}, aligned and averaged by onebasin.\n\nMethod `{method.name}`: {method.summary}."
 
 
@@ -52,31 +51,33 @@ def describe_quality(scores: Mapping[str, Any] | None, verdict: str) -> str:
     return "\n".join([said, "", *lines, "", f"Measured on {note_of(scores)}."])
 
 
-def eval_results(scores: Mapping[str, Any], name: str, *, images: bool) -> list[EvalResult]:
+def eval_results(scores: Mapping[str, Any], name: str, pipeline: str) -> list[EvalResult]:
     """The row of one model as the Hub reads it, one entry for each figure."""
     from huggingface_hub import EvalResult
 
     task, row = scores["task"], next((row for row in scores["rows"] if row["name"] == name), None)
     if row is None:
         return []
-    kind = "image-classification" if images else "text-classification"
-    kind = "text-generation" if task["kind"] == LANGUAGE else kind
     data = task["name"].partition(":")[2] or task["name"]
     figures = {"loss": row["loss"], **row["metrics"]}
     return [
-        EvalResult(task_type=kind, dataset_type=data, dataset_name=task["name"], dataset_split=task.get("split"),
+        EvalResult(task_type=pipeline, dataset_type=data, dataset_name=task["name"], dataset_split=task.get("split"),
                    metric_type=metric, metric_name=metric.replace("_", " "), metric_value=value)
         for metric, value in figures.items()
     ]  # fmt: skip
 
 
-def model_card(title: str, names: Sequence[str], text: str, results: Sequence[EvalResult] = ()) -> str:
-    """Markdown with the metadata that the Hub reads; `names` of the models as `name_of` calls them."""
+def model_card(
+    title: str, names: Sequence[str], text: str, code: str, metadata: Mapping[str, Any],
+    results: Sequence[EvalResult] = (),
+) -> str:  # fmt: skip
+    """Markdown with the metadata that the Hub reads; `names` of the models as `name_of` calls them, `code` that loads
+    the model, and more of the `metadata`: its pipeline, its licence."""
     from huggingface_hub import ModelCardData
 
     data = ModelCardData(
         library_name="transformers", base_model=list(names), base_model_relation="merge", tags=["merge", "onebasin"],
-        model_name=f"{title}: {join_words(names)}" if results else None, eval_results=list(results) or None,
+        model_name=f"{title}: {join_words(names)}" if results else None, eval_results=list(results) or None, **metadata,
     )  # fmt: skip
     maps = "`alignment.safetensors` and `alignment.json` hold its maps" if len(names) == 2 else "`universe` its maps"
     return f"""---
@@ -86,6 +87,8 @@ def model_card(title: str, names: Sequence[str], text: str, results: Sequence[Ev
 # {title}
 
 {text}
+
+{code}
 
 `certificate.json` says how exact the alignment is, and `report.html` shows it; {maps};
 `onebasin run recipe.yaml -o OUT` makes the model again.
