@@ -175,7 +175,8 @@ WRONG: dict[str, tuple[object, ...]] = {
     "task.batch_size": COUNT,
     "write.out": TEXT, "write.dtype": ("float8", "F32", 32), "write.max_shard_size": (*TEXT, None),
     "write.mergekit": FLAG,
-    "device": choice("gpu"), "memory": ({"gpu": "much"}, {"host": "-1GB"}, {"gpu": "0GB"}, {"disk": "1GB"}, 16), "share": (-0.1, 1.1, math.nan, "half", True, [1]),
+    "device": choice("gpu"), "memory": ({"gpu": "much"}, {"host": "-1GB"}, {"gpu": "0GB"}, {"disk": "1GB"}, 16),
+    "share": (-0.1, 1.1, math.nan, "half", True, [1]),
     "shares": ([1, -1], [1, math.nan], [1, "x"], [1, True], 1, "1,1"),
     "path": choice("scenic"), "points": (1, 0, 2.5, "3", True),
 }  # fmt: skip

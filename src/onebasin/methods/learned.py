@@ -43,7 +43,7 @@ class Learned(LearnedMatching, Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.two_sided and not self.exact:
+        if self.two_sided and self.paper.permutations == "soft":
             step = "learn one side, or keep permutations frozen or straight-through"
             raise BadRecipe("paper.permutations cannot be soft with two sides: they have no inverse", next_step=step)
         if self.paper.law is not None and self.law != "auto":
