@@ -15,7 +15,7 @@ from onebasin.spec import Leaf, ModelSpec
 
 Maps = Mapping[str, Map]
 
-CONDITION = 1e4  # of maps inside heads, at most
+CONDITION = 1e5  # of maps inside heads, at most
 
 
 def largest_condition(a: Checkpoint, b: Checkpoint) -> float:
