@@ -62,7 +62,7 @@ Size = Annotated[float, Within(0)]
 Share = Annotated[float, Within(0, 1)]
 Positive = Annotated[float, Within(0, above=True)]
 Seed = Annotated[int, Within(0, 2**32 - 1)]
-Rate = Annotated[float, Within(0, 1e6)]
+Rate = Annotated[float, Within(0, 1e30)]
 
 
 class Options:

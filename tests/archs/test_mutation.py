@@ -22,7 +22,8 @@ from einops import rearrange
 from helpers.random_models import random_model, rope
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin import families as fam
-from onebasin.checkpoint.model import check_shapes
+from onebasin.checkpoint.model import check_headers
+from onebasin.checkpoint.store import Header
 from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model
 from onebasin.errors import OnebasinError
 from onebasin.families import Rep
@@ -210,7 +211,8 @@ class Bench:
 
     def form_of(self, spec: ModelSpec) -> Checkpoint:
         """The canonical form that the table `spec` makes of this checkpoint."""
-        check_shapes(spec, {key: tuple(x.shape) for key, x in self.stored.items()})
+        headers = {key: Header("F64", tuple(x.shape), "") for key, x in self.stored.items()}
+        check_headers(spec, headers, self.checkpoint.store.folder)
         leaves = {leaf.name: self.reader(leaf) for leaf in spec.leaves.values()}
         return canonicalize(replace(self.checkpoint, spec=spec, leaves=leaves), untie=False).checkpoint
 
