@@ -134,7 +134,7 @@ def _triangle(axes: Axes, surface: Mapping[str, Any], what: str, value: Callable
     filled = axes.tricontourf(x, y, values, levels=levels, cmap="viridis")
     axes.plot(x, y, linestyle="", marker=".", markersize=3, color="white", clip_on=False)
     for (u, v), name, corner in zip(CORNERS, surface.get("models", "ABC"), surface["vertices"], strict=True):
-        words, below = f"{name}\n{value(corner):.3g}", v == 0
+        words, below = f"{name}\n{value(corner):.3f}", v == 0
         axes.annotate(words, (u, v), (0, -6 if below else 6), textcoords="offset points", ha="center",
                       va="top" if below else "bottom", color=INK)  # fmt: skip
     if surface["barrier"]["loss"] > 0:

@@ -14,8 +14,9 @@ from onebasin.report.html.words import describe_exactness
 DEGREES = {0.0: "0°", 45.0: "45°", 90.0: "90°", 135.0: "135°", 180.0: "180°"}
 LAYERS = "1 is equal up to size, about 0 nothing in common: in canonical form, in the basis of the reference."
 HEADS = (
-    "A row is a head of the reference, a column one of the other model. The darker the square, the more alike is what "
-    "the two compute (the cosine of their circuits; the pointer shows it); the frame is the head that took the place. "
+    "A row is a head of the reference, a column one of the other model. The stronger the colour, the more alike is "
+    "what the two compute, beside the best of the layer: the cosine of their circuits, 1 for the same and about 0 for "
+    "strangers, which the pointer shows. The frame is the head that took the place, the number the mean over frames. "
     "Without shades, likeness was not measured."
 )
 ANGLES = (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 from onebasin.report.html.charts import HEIGHT, WIDTH, Axis, across, frame, upwards
 from onebasin.report.html.markup import Markup, join, picture, tag
 
 ROW, NAMES, VALUES = 34.0, 108.0, 72.0  # the height of a bar's row, the room for its name and for its value
 EDGE = 28  # the room beside a matrix
-MOST = 16  # names under bars
+MOST, FEWEST = 16, 6  # names under bars; places that there is room for, so that few bars are not wide
 
 
 def bar_chart(
@@ -55,7 +56,7 @@ def histogram(counts: Sequence[int], high: float, x_name: str, y_name: str, mark
 def paired_bars(places: Sequence[str], series: Mapping[str, Sequence[float]], x_name: str, y_name: str) -> Markup:
     """At each place one bar for every series, beside each other, from zero; up to one, or down to minus one."""
     lowest = min(min(values) for values in series.values())
-    x, y = across(0.0, float(len(places))), upwards(min(0.0, 1.1 * lowest), 1.0)
+    x, y = across(0.0, float(max(len(places), FEWEST))), upwards(-0.2 * ceil(max(0.0, -5 * lowest - 0.1)), 1.0)
     width = 0.8 / len(series)
     every = -(-len(places) // MOST)
     marks = {i + 0.5: name for i, name in enumerate(places) if i % every == 0}
@@ -70,14 +71,15 @@ def paired_bars(places: Sequence[str], series: Mapping[str, Sequence[float]], x_
 
 
 def permutation_matrix(index: Sequence[int], label: str, scores: Sequence[Sequence[float]] | None = None) -> Markup:
-    """Row i is a place in A; the marked column is the unit of B that went there, and shades are the scores of all."""
+    """Row i is a place in A; the marked column is the unit of B that went there.  Shades are scores beside the best."""
     cell = max(4.0, min(16.0, 192 / len(index)))
     size = cell * len(index)
     edges = [EDGE + cell * i for i in range(len(index) + 1)]
     lines = "".join(f"M{EDGE} {at:g}h{size:g}M{at:g} {EDGE}v{size:g}" for at in edges)
+    most = max((score for row in scores or [] for score in row), default=0.0) or 1.0
     shades = [
         tag("rect", tag("title", f"head {i} of A, head {j} of B: {score:.2f}"), x=EDGE + cell * j, y=EDGE + cell * i,
-            width=cell, height=cell, class_="bar", fill_opacity=max(0.0, min(1.0, score)))
+            width=cell, height=cell, class_="bar", fill_opacity=max(0.0, score / most))
         for i, row in enumerate(scores or []) for j, score in enumerate(row)
     ]  # fmt: skip
     chosen = [
@@ -85,7 +87,7 @@ def permutation_matrix(index: Sequence[int], label: str, scores: Sequence[Sequen
         for i, j in enumerate(index)
     ]
     names = tag("text", "B →", x=EDGE, y=20), tag("text", "A ↓", x=0, y=EDGE + 12)
-    mean = scores and f", mean of the chosen {sum(scores[i][j] for i, j in enumerate(index)) / len(index):.2f}"
-    width, grid = max(EDGE + size + 1, 110), tag("path", d=lines, class_="rule")
+    mean = scores and f" {sum(scores[i][j] for i, j in enumerate(index)) / len(index):.2f}"
+    width, grid = max(EDGE + size + 1, 140), tag("path", d=lines, class_="rule")
     svg = picture(width, EDGE + size + 1, label, *names, *shades, grid, *chosen)
     return tag("figure", svg, tag("figcaption", label, mean), style=f"width:{width:g}px")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from onebasin.report.html.markup import Markup, join, picture, tag
 
 WIDTH, HEIGHT = 440.0, 270.0
-LEFT, RIGHT, TOP, BOTTOM = 54.0, 14.0, 14.0, 42.0
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 14.0, 42.0
 STRIP = 20.0  # the room above all lines for words about one of them
 Points = Sequence[tuple[float, float]]
 
