@@ -65,7 +65,7 @@ def layers(model: Data) -> Markup:
     names = list(model["layers"])
     numbers = [name.rpartition(".")[2] for name in names]
     places = numbers if len(set(numbers)) == len(names) else names
-    series = dict(zip(("as stored", "aligned"), zip(*model["layers"].values(), strict=True), strict=True))
+    series = dict(zip(("before", "aligned"), zip(*model["layers"].values(), strict=True), strict=True))
     bars = chart("Median cosine of a layer's matrices", paired_bars(places, series, "layer", "cosine"))
     return join(tag("div", bars, class_="charts"), legend(list(series)))
 
