@@ -75,9 +75,10 @@ def print_measured(report: dict[str, Any]) -> None:
     print_table((shares, "loss", "± s.e.", *(m.replace("_", " ") for m in metrics)), rows)
     barrier, task = report["barrier"], report["task"]
     *losses, last = (f"{end['loss']:.4f}" for end in ends)
+    place = _share(barrier["shares" if many else "share"])
+    height = f"barrier {barrier['loss']:.4f} ± {barrier['standard_error']:.4f} at λ = {place}"
     console.print(
-        f"barrier {barrier['loss']:.4f} ± {barrier['standard_error']:.4f} at λ = "
-        f"{_share(barrier['shares' if many else 'share'])} "
+        f"{height if barrier['loss'] > 0 else 'no barrier'} "
         f"(end points {', '.join(losses)} and {last}; {report['path']} path, {len(report['shares'])} points)"
     )
     split = f", split {task['split']}" if "split" in task else ""

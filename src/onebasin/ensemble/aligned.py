@@ -93,13 +93,17 @@ class Aligned(Shared):
     def distances(self, which: int = 1) -> tuple[float, float]:
         """Distance of weights of model `which` from the first: as they are, and aligned; canonical, in A's own basis.
 
-        Whatever the method: where A has moved as well, both are taken back to where it was, without learned gains.
+        The same by every method.
         """
-        first, form, move = self.moves[0], self.ensemble.forms[which], self.moves[which]
-        placed = replace(move, gains={})(form)
-        if not first.stays:
-            placed = transport(placed, first.alignment.inverse())
-        return self.ensemble.distance(form), self.ensemble.distance(placed)
+        return self.ensemble.distance(self.ensemble.forms[which]), self.ensemble.distance(self.placed(which))
+
+    def placed(self, which: int = 1) -> Checkpoint:
+        """The canonical form of model `which` in A's own basis, without learned gains; lazily, leaf by leaf.
+
+        Where A has moved as well, it is taken back to where A was.
+        """
+        first, moved = self.moves[0], replace(self.moves[which], gains={})(self.ensemble.forms[which])
+        return moved if first.stays else transport(moved, first.alignment.inverse())
 
     def merged(self, shares: Sequence[float] | None = None) -> Checkpoint:
         """Σ λ_m θ_m, a stock checkpoint; λ are the `shares` divided by their sum, all the same if not given."""

@@ -108,6 +108,16 @@ def cosine(x: Tensor, y: Tensor, name: str) -> float | None:
     return float((x * y).sum()) / size if size else None
 
 
+def layer_cosines(a: Checkpoint, b: Checkpoint) -> dict[str, float]:
+    """Layer -> median cosine of its matrices in two forms of one table."""
+    found: dict[str, list[float]] = {}
+    for name, leaf in a.spec.leaves.items():
+        place = layer_of(name)
+        if place and len(a.spec.keys[leaf.key]) > 1 and (value := cosine(a[name], b[name], name)) is not None:
+            found.setdefault(f"{place[0]}.{place[1]}", []).append(value)
+    return {layer: median(values) for layer, values in found.items()}
+
+
 def _keys(model: Model) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every matrix."""
     shapes = (

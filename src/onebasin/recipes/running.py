@@ -37,6 +37,7 @@ from onebasin.report import plot
 from onebasin.report.card import linear_merge
 from onebasin.report.html import write_report
 from onebasin.report.pictures import ternary
+from onebasin.report.similarity import similarity
 from onebasin.verification.certificate import certificate, check_exact, exactness, versions
 from onebasin.verification.written import check_written, measure_written
 
@@ -124,7 +125,7 @@ def certify(plan: Plan, aligned: Aligned, notes: Iterable[str] = (), tick: Tick 
 def _certificates(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
     """The certificate of the aligned model, or of all of them where there are more than one; of the reference as well
     where it could not stay as it was."""
-    each = [certificate(aligned, which) for which in range(1, len(aligned.moves))]
+    each = [{**certificate(aligned, which), **similarity(aligned, which)} for which in range(1, len(aligned.moves))]
     kept = {} if aligned.reason is None else {"reference": exactness(aligned, 0)}
     if len(each) == 1:
         return {**each[0], **kept}

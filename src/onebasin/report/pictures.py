@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FORMATS = (".svg", ".png")
 FIXED: Any = {"svg.hashsalt": "onebasin", "svg.fonttype": "none", "text.parse_math": False}  # $x$ may be a name
+INK, PAPER = "#1d2125", "#fcfcfb"  # of the triangles; a page puts its own in their place
+LOW = 0.25  # curves that stay in this lowest part of a picture are drawn again, larger
 FLAT = 0.01  # a smaller range of losses is not blown up to all colours
 CORNERS = ((0.0, 0.0), (1.0, 0.0), (0.5, 3**0.5 / 2))
 
@@ -43,16 +45,28 @@ def plot(curves: Mapping[str, Curve], out: str | Path, *, metric: str | None = N
             f"{out.name} is no kind of picture", expected=", ".join(FORMATS), found=out.suffix, next_step=step
         )
     metric = metric or main_metric(list(curves.values()))
-    with _figure(9, 3.6) as figure:
-        loss, other = figure.subplots(1, 2)
-        for name, curve in curves.items():
-            name = f" {name}" if name.startswith("_") else name  # matplotlib leaves such names out of the legend
-            _draw_loss(loss, name, curve)
+    low = squashed({name: [e.loss for e in curve.evaluations] for name, curve in curves.items()})
+    with _figure(13.5 if low else 9, 3.6) as figure:
+        loss, *close, other = figure.subplots(1, 3 if low else 2)
+        for i, (key, curve) in enumerate(curves.items()):
+            name = f" {key}" if key.startswith("_") else key  # matplotlib leaves such names out of the legend
+            for axes in (loss, *(close if key in low else ())):
+                _draw_loss(axes, name, curve, f"C{i}")
             values = [e.metrics[metric] for e in curve.evaluations]
-            _finish(other, other.plot(curve.shares, values, marker=".", label=name)[0].get_color(), curve, values)
-        _label(loss, "loss (nats)")
-        _label(other, metric.replace("_", " "))
+            other.plot(curve.shares, values, marker=".", label=name, color=f"C{i}")
+            _finish(other, f"C{i}", curve, values)
+        for axes, what in zip((loss, *close, other), ("loss (nats)", *(["low curves"] if low else []), metric),
+                              strict=True):  # fmt: skip
+            _label(axes, what.replace("_", " "))
         figure.savefig(out, dpi=150, metadata={"Date": None} if out.suffix == ".svg" else None)
+
+
+def squashed(curves: Mapping[str, Sequence[float]]) -> list[str]:
+    """The curves that a much higher one presses flat onto the bottom of a picture; none where all are readable."""
+    low = min(min(values) for values in curves.values())
+    high = max(max(values) for values in curves.values())
+    found = [name for name, values in curves.items() if max(values) < low + LOW * (high - low)]
+    return found if len(found) < len(curves) else []
 
 
 def main_metric(curves: Sequence[Curve]) -> str:
@@ -65,15 +79,16 @@ def main_metric(curves: Sequence[Curve]) -> str:
     return shared[0]
 
 
-def _draw_loss(axes: Axes, name: str, curve: Curve) -> None:
-    losses = [e.loss for e in curve.evaluations]
-    errors = [e.standard_error for e in curve.evaluations]
-    label = f"{name}: barrier {curve.barrier:.3g} at λ = {curve.barrier_at:.2g}"
-    line = axes.errorbar(curve.shares, losses, yerr=errors, marker=".", label=label)
-    _finish(axes, line[0].get_color(), curve, losses)
+def _draw_loss(axes: Axes, name: str, curve: Curve, colour: str) -> None:
+    losses = np.array([e.loss for e in curve.evaluations])
+    errors = np.array([e.standard_error for e in curve.evaluations])
+    height = f"barrier {curve.barrier:.3g} at λ = {curve.barrier_at:.2g}" if curve.barrier > 0 else "no barrier"
+    axes.plot(curve.shares, losses, marker=".", label=f"{name}: {height}", color=colour)
+    axes.fill_between(curve.shares, losses - errors, losses + errors, color=colour, alpha=0.2, linewidth=0)
+    _finish(axes, colour, curve, losses.tolist())
 
 
-def _finish(axes: Axes, colour: Any, curve: Curve, values: Sequence[float]) -> None:
+def _finish(axes: Axes, colour: str, curve: Curve, values: Sequence[float]) -> None:
     """The chord between the end points, and the end points themselves."""
     ends = ([curve.shares[0], curve.shares[-1]], [values[0], values[-1]])
     axes.plot(*ends, linestyle="--", linewidth=0.8, color=colour)
@@ -89,30 +104,47 @@ def _label(axes: Axes, what: str) -> None:
 
 
 def ternary(surface: Mapping[str, Any]) -> str:
-    """SVG of `Surface.as_dict()` for three models, with their names under "models" where it has them."""
+    """SVG of `Surface.as_dict()` for three models, with their names under "models" where it has them.
+
+    One triangle is coloured by the loss, one by the metric that says most.
+    """
     if len(surface["shares"][0]) != 3:
         found = len(surface["shares"][0])
         raise OnebasinError("A triangle has three corners", expected="three models", found=found)
-    names = surface.get("models", ["A", "B", "C"])
-    x, y = zip(*(place(point) for point in surface["shares"]), strict=True)
-    losses = [point["loss"] for point in surface["points"]]
-    with _figure(5.6, 4.4) as figure:
-        axes = figure.subplots()
-        levels = np.linspace(min(losses), max(*losses, min(losses) + FLAT), 25)
-        filled = axes.tricontourf(x, y, losses, levels=levels, cmap="viridis")
-        axes.plot(x, y, linestyle="", marker=".", markersize=3, color="white", clip_on=False)
-        for (u, v), name, corner in zip(CORNERS, names, surface["vertices"], strict=True):
-            axes.annotate(f"{name}\n{corner['loss']:.3f}", (u, v), (0, 6 if v else -6), textcoords="offset points",
-                          ha="center", va="bottom" if v else "top")  # fmt: skip
-        barrier = surface["barrier"]
-        axes.plot(*place(barrier["shares"]), linestyle="", marker="x", color="red", clip_on=False)
-        figure.suptitle(f"barrier {barrier['loss']:.3g} ± {barrier['standard_error']:.2g}, at the red cross")
-        axes.set_aspect("equal")
-        axes.axis("off")
-        figure.colorbar(filled, ax=axes, label="loss (nats)", shrink=0.8, format="%.3g")
+    points, barrier = surface["points"], surface["barrier"]
+    metric = next((name for name in (*METRICS, *points[0]["metrics"]) if name in points[0]["metrics"]), None)
+    values: dict[str, Callable[[Any], float]] = {"loss (nats)": lambda point: point["loss"]}
+    if metric is not None:
+        values[metric.replace("_", " ")] = lambda point: point["metrics"][metric]
+    with _figure(5.2 * len(values), 4.4) as figure:
+        for axes, what in zip(figure.subplots(1, len(values), squeeze=False)[0], values, strict=True):
+            _triangle(axes, surface, what, values[what])
+        height = f"barrier {barrier['loss']:.3g} ± {barrier['standard_error']:.2g}, at the red cross"
+        figure.suptitle(height if barrier["loss"] > 0 else "no barrier", color=INK)
         drawn = StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
+        figure.savefig(drawn, format="svg", metadata={"Date": None}, facecolor=PAPER)
     return drawn.getvalue()
+
+
+def _triangle(axes: Axes, surface: Mapping[str, Any], what: str, value: Callable[[Any], float]) -> None:
+    """The averages of three models, coloured by one of their figures."""
+    values = [value(point) for point in surface["points"]]
+    x, y = zip(*(place(point) for point in surface["shares"]), strict=True)
+    levels = np.linspace(min(values), max(*values, min(values) + FLAT), 25)
+    filled = axes.tricontourf(x, y, values, levels=levels, cmap="viridis")
+    axes.plot(x, y, linestyle="", marker=".", markersize=3, color="white", clip_on=False)
+    for (u, v), name, corner in zip(CORNERS, surface.get("models", "ABC"), surface["vertices"], strict=True):
+        words, below = f"{name}\n{value(corner):.3f}", v == 0
+        axes.annotate(words, (u, v), (0, -6 if below else 6), textcoords="offset points", ha="center",
+                      va="top" if below else "bottom", color=INK)  # fmt: skip
+    if surface["barrier"]["loss"] > 0:
+        axes.plot(*place(surface["barrier"]["shares"]), linestyle="", marker="x", color="red", clip_on=False)
+    axes.set_aspect("equal")
+    axes.axis("off")
+    bar = axes.figure.colorbar(filled, ax=axes, shrink=0.8, format="%.3g")
+    bar.set_label(what, color=INK)
+    bar.ax.tick_params(color=INK, labelcolor=INK)
+    bar.outline.set_edgecolor(INK)
 
 
 def place(shares: Sequence[float]) -> tuple[float, float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import torch
 
@@ -16,7 +15,7 @@ from onebasin.ensemble.compatibility import obstacles
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.ensemble.excerpt import excerpt, layer_of
 from onebasin.ensemble.inspection import Inspection, describe_pair, undescribed
-from onebasin.ensemble.likeness import Likeness, cosine, likeness
+from onebasin.ensemble.likeness import Likeness, layer_cosines, likeness
 from onebasin.errors import Incompatible, OnebasinError, UnknownArchitecture
 from onebasin.match.options import group_of
 from onebasin.methods.method import Job, Tick, silent
@@ -85,9 +84,4 @@ def _excerpts(a: Checkpoint, b: Checkpoint, layers: Sequence[tuple[str, str]]) -
 def _matched(ensemble: Ensemble) -> dict[int, float]:
     """Number of a layer in the excerpt -> median cosine of its matrices in the best basis found."""
     a, b = QUICK.run(ensemble, None, Job(torch.device("cpu"))).forms
-    found: dict[int, list[float]] = {}
-    for name, leaf in a.spec.leaves.items():
-        place = layer_of(name)
-        if place and len(a.spec.keys[leaf.key]) > 1 and (value := cosine(a[name], b[name], name)) is not None:
-            found.setdefault(place[1], []).append(value)
-    return {number: median(values) for number, values in found.items()}
+    return {int(layer.rpartition(".")[2]): value for layer, value in layer_cosines(a, b).items()}

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from onebasin.ensemble.words import difference
-from onebasin.report.html.charts import histogram, line_chart, permutation_matrix
+from onebasin.report.html.bars import histogram, paired_bars, permutation_matrix
+from onebasin.report.html.charts import line_chart
 from onebasin.report.html.facts import Data, aligned_models
 from onebasin.report.html.markup import Markup, Section, chart, join, legend, table, tag
 from onebasin.report.html.words import describe_exactness
 
 DEGREES = {0.0: "0°", 45.0: "45°", 90.0: "90°", 135.0: "135°", 180.0: "180°"}
-HEADS = "A row is a head of the reference; the filled square in it is the head of the other model that took its place."
+LAYERS = "1 is equal up to size, about 0 nothing in common: in canonical form, in the basis of the reference."
+HEADS = (
+    "A row is a head of the reference, a column one of the other model. The stronger the colour, the more alike is "
+    "what the two compute, beside the best of the layer: the cosine of their circuits, 1 for the same and about 0 for "
+    "strangers, which the pointer shows. The frame is the head that took the place, the number the mean over frames. "
+    "Without shades, likeness was not measured."
+)
 ANGLES = (
     "Every direction of the stream turns in some plane, by an angle from 0° (it stays) to 180° (it flips). "
     "Angles of all sizes alike are those of a random rotation: as trained, the two bases have nothing in common."
@@ -21,8 +28,10 @@ ANGLES = (
 def of_alignment(report: Data) -> Iterator[Section]:
     """A section for each thing that is known; where several models were aligned, it speaks of each in turn."""
     models = aligned_models(report)
-    if "learning" in report:
+    if "learning" in report and len(report["learning"]["history"]) > 1:
         yield "learning", "Learning", learning(report["learning"])
+    if any(model.get("layers") for model in models):
+        yield "layers", "Similarity by layer", join(each(models, layers), tag("p", LAYERS, class_="note"))
     if any(model["heads"] for model in models):
         yield "heads", "Heads", join(each(models, heads), tag("p", HEADS, class_="note"))
     if any(model["angles"] for model in models):
@@ -43,7 +52,7 @@ def learning(course: Data) -> Markup:
     history = course["history"]
     series = {"midpoint, samples held back": [(p["step"], p["midpoint"]) for p in history]}
     seen = [(p["step"], p["train_loss"]) for p in history if p["train_loss"] is not None]
-    if seen:
+    if len(seen) > 1:
         series["training"] = seen
     return join(
         tag("div", chart("Loss while learning", line_chart(series, "step", "loss")), class_="charts"),
@@ -52,10 +61,19 @@ def learning(course: Data) -> Markup:
     )
 
 
+def layers(model: Data) -> Markup:
+    names = list(model["layers"])
+    numbers = [name.rpartition(".")[2] for name in names]
+    places = numbers if len(set(numbers)) == len(names) else names
+    series = dict(zip(("before", "aligned"), zip(*model["layers"].values(), strict=True), strict=True))
+    bars = chart("Median cosine of a layer's matrices", paired_bars(places, series, "layer", "cosine"))
+    return join(tag("div", bars, class_="charts"), legend(list(series)))
+
+
 def heads(model: Data) -> Markup:
-    return tag(
-        "div", *(permutation_matrix(places, space) for space, places in model["heads"].items()), class_="matrices"
-    )
+    scores = model.get("head_scores", {})
+    matrices = (permutation_matrix(places, space, scores.get(space)) for space, places in model["heads"].items())
+    return tag("div", *matrices, class_="matrices")
 
 
 def rotations(model: Data) -> Markup:

@@ -1,17 +1,16 @@
-"""Charts as SVG: axes with round ticks, lines with their chords, bars, histograms, and the matrix of a permutation."""
+"""Charts as SVG: axes with round ticks, lines with their chords and bands."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onebasin.report.html.markup import Markup, join, picture, tag
 
 WIDTH, HEIGHT = 440.0, 270.0
-LEFT, RIGHT, TOP, BOTTOM = 54.0, 14.0, 14.0, 42.0
-ROW, NAMES, VALUES = 34.0, 108.0, 72.0  # the height of a bar's row, the room for its name and for its value
-EDGE = 28  # the room beside a matrix
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 14.0, 42.0
+STRIP = 20.0  # the room above all lines for words about one of them
 Points = Sequence[tuple[float, float]]
 
 
@@ -82,14 +81,37 @@ def line_chart(
     chords: bool = False,
     marks: Mapping[float, str] | None = None,
     rise: Rise | None = None,
+    errors: Mapping[str, Sequence[float]] | None = None,
+    shown: Sequence[str] | None = None,
 ) -> Markup:
-    """Every series as a line with its points.  `chords` joins the ends of each and marks them."""
-    xs, ys = ([point[i] for points in series.values() for point in points] for i in (0, 1))
+    """Every series as a line with its points.  `chords` joins the ends of each and marks them.
+
+    `errors` are half the heights of the bands around the lines.  Of some series `shown` alone, each keeps its colour.
+    """
+    shown = list(series) if shown is None else shown
+    bands = {name: _band(series[name], errors[name] if errors else None) for name in shown}
+    xs = [at for name in shown for at, _ in series[name]]
+    ys = [value for name in shown for ends in bands[name] for _, value in ends]
     room = 0.06 * (max(ys) - min(ys) or 1.0)
     x, y = across(min(xs), max(xs)), upwards(min(ys) - room, max(ys) + room)
-    drawn = [_line(i, name, points, x, y, chords) for i, (name, points) in enumerate(series.items())]
-    label = f"{y_name} over {x_name}: {', '.join(series)}"
-    return picture(WIDTH, HEIGHT, label, frame(x, y, x_name, y_name, marks), *drawn, rise and _rise(rise, x, y))
+    y = replace(y, end=TOP + STRIP) if rise else y
+    drawn = [_line(i, name, series[name], x, y, chords) for i, name in enumerate(series) if name in shown]
+    areas = [_area(i, *bands[name], x, y) for i, name in enumerate(series) if name in shown and errors]
+    label = f"{y_name} over {x_name}: {', '.join(shown)}"
+    axes = frame(x, y, x_name, y_name, marks)
+    return picture(WIDTH, HEIGHT, label, axes, *areas, rise and _rise(rise, x, y), *drawn)
+
+
+def _band(points: Points, errors: Sequence[float] | None) -> tuple[Points, Points]:
+    """The lower and the upper edge of a line with its errors."""
+    errors = [0.0] * len(points) if errors is None else errors
+    low, high = ([(a, b + sign * e) for (a, b), e in zip(points, errors, strict=True)] for sign in (-1, 1))
+    return low, high
+
+
+def _area(number: int, low: Points, high: Points, x: Axis, y: Axis) -> Markup:
+    edge = "M" + "L".join(f"{x(a):.1f} {y(b):.1f}" for a, b in (*low, *reversed(high))) + "Z"
+    return tag("g", tag("path", d=edge, class_="band"), class_=f"s{number}")
 
 
 def _line(number: int, name: str, points: Points, x: Axis, y: Axis, chords: bool) -> Markup:
@@ -107,63 +129,8 @@ def _line(number: int, name: str, points: Points, x: Axis, y: Axis, chords: bool
 
 
 def _rise(rise: Rise, x: Axis, y: Axis) -> Markup:
-    at, left = x(rise.x), rise.x > (x.low + x.high) / 2
-    words = tag(
-        "text", rise.text, x=at + (-8 if left else 8), y=(y(rise.low) + y(rise.high)) / 2,
-        text_anchor="end" if left else "start", class_="value",
-    )  # fmt: skip
+    """The words stand above all lines, so that none runs through them."""
+    at, third = x(rise.x), (x.end - x.start) / 3
+    anchor = "start" if at < x.start + third / 2 else "end" if at > x.end - third / 2 else "middle"
+    words = tag("text", rise.text, x=at, y=TOP + STRIP - 6, text_anchor=anchor, class_="value")
     return tag("g", tag("line", x1=at, x2=at, y1=y(rise.low), y2=y(rise.high), class_="rise"), words)
-
-
-def bar_chart(
-    values: Mapping[str, float], text: Mapping[str, str], label: str, line: tuple[float, str] | None = None
-) -> Markup:
-    """One bar for each value, from zero; `line` is a value to compare them with, and its name."""
-    top = 26.0 if line else 6.0
-    x = Axis(0.0, max([*values.values(), line[0] if line else 0.0]) or 1.0, NAMES, WIDTH - VALUES)
-    height = top + ROW * len(values) + 4
-    bars = [_bar(i, name, x(value), top + ROW * i, text[name]) for i, (name, value) in enumerate(values.items())]
-    return picture(WIDTH, height, label, line and _compared(x(line[0]), line[1], top, height), *bars)
-
-
-def _compared(at: float, name: str, top: float, height: float) -> Markup:
-    words = tag("text", name, x=at, y=top - 10, text_anchor="end" if at > WIDTH / 2 else "start")
-    return join(tag("line", x1=at, x2=at, y1=top - 4, y2=height - 2, class_="chord"), words)
-
-
-def _bar(number: int, name: str, end: float, y: float, text: str) -> Markup:
-    return tag(
-        "g",
-        tag("text", name, x=NAMES - 8, y=y + 20, text_anchor="end"),
-        tag("rect", x=NAMES, y=y + 5, width=max(end - NAMES, 1.5), height=ROW - 12, rx=2, class_="bar"),
-        tag("text", text, x=max(end, NAMES) + 6, y=y + 20, class_="value"),
-        class_=f"s{number}",
-    )
-
-
-def histogram(counts: Sequence[int], high: float, x_name: str, y_name: str, marks: Mapping[float, str]) -> Markup:
-    """Counts in equal bins from 0 to `high`."""
-    x, y, width = across(0.0, high), upwards(0.0, 1.08 * max(counts)), high / len(counts)
-    bars = [
-        tag("rect", tag("title", f"{count} from {i * width:.4g} to {(i + 1) * width:.4g}"), x=x(i * width) + 1,
-            y=y(count), width=x(width) - x(0) - 2, height=y(0) - y(count), class_="bar")
-        for i, count in enumerate(counts)
-    ]  # fmt: skip
-    return picture(WIDTH, HEIGHT, x_name, frame(x, y, x_name, y_name, marks), *bars)
-
-
-def permutation_matrix(index: Sequence[int], label: str) -> Markup:
-    """Row i is a place in A; its filled column is the unit of B that went there."""
-    cell = max(4.0, min(16.0, 192 / len(index)))
-    size = cell * len(index)
-    edges = [EDGE + cell * i for i in range(len(index) + 1)]
-    lines = "".join(f"M{EDGE} {at:g}h{size:g}M{at:g} {EDGE}v{size:g}" for at in edges)
-    cells = [
-        tag("rect", x=EDGE + cell * j, y=EDGE + cell * i, width=cell, height=cell, class_="bar")
-        for i, j in enumerate(index)
-    ]
-    names = tag("text", "B →", x=EDGE, y=20), tag("text", "A ↓", x=0, y=EDGE + 12)
-    svg = picture(
-        max(EDGE + size + 1, 110), EDGE + size + 1, label, *names, tag("path", d=lines, class_="rule"), *cells
-    )
-    return tag("figure", svg, tag("figcaption", label), style=f"width:{max(EDGE + size + 1, 110):g}px")

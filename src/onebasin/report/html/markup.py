@@ -32,6 +32,14 @@ def join(*children: object) -> Markup:
     return Markup("".join(c if isinstance(c, Markup) else escape(str(c)) for c in children if c is not None))
 
 
+def prose(text: str) -> Markup:
+    """A sentence; what stands between backticks is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one is left over: they are part of a name
+        return join(text)
+    return join(*(tag("code", part) if i % 2 else part for i, part in enumerate(parts)))
+
+
 def _plain(value: object) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 

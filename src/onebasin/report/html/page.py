@@ -9,7 +9,7 @@ from pathlib import Path
 from onebasin.ensemble.words import join_words
 from onebasin.report.html.alignments import of_alignment
 from onebasin.report.html.facts import Facts, read_facts
-from onebasin.report.html.markup import Markup, Section, join, tag
+from onebasin.report.html.markup import Markup, Section, join, prose, tag
 from onebasin.report.html.paths import curves, methods, scores, simplex
 from onebasin.report.html.words import summary
 
@@ -53,7 +53,7 @@ def page(facts: Facts) -> str:
 
 def sections(facts: Facts) -> Iterator[Section]:
     """In the order of the page, each made from the facts that it needs; a section without facts is left out."""
-    yield "summary", "In short", join(*(tag("p", sentence) for sentence in summary(facts)))
+    yield "summary", "In short", join(*(tag("p", prose(sentence)) for sentence in summary(facts)))
     if facts.demo is not None:
         yield "methods", "Methods", methods(facts.demo)
     if facts.scores is not None:
@@ -65,7 +65,7 @@ def sections(facts: Facts) -> Iterator[Section]:
     if facts.certificate is not None:
         yield from of_alignment(facts.certificate)
     if facts.warnings:
-        yield "warnings", "Warnings", tag("ul", *(tag("li", warning) for warning in facts.warnings))
+        yield "warnings", "Warnings", tag("ul", *(tag("li", prose(warning)) for warning in facts.warnings))
     yield "again", "Make it again", again(facts)
 
 

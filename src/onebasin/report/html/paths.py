@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from onebasin.landscape.tables import note_of, table_of
-from onebasin.report.html.charts import Rise, bar_chart, line_chart
+from onebasin.report.html.bars import bar_chart
+from onebasin.report.html.charts import Rise, line_chart
 from onebasin.report.html.facts import Data
 from onebasin.report.html.markup import Markup, chart, join, legend, table, tag
-from onebasin.report.html.words import PARTS, format_metric, metric_of
-from onebasin.report.pictures import ternary
+from onebasin.report.html.words import PARTS, format_metric, metric_of, name_barrier
+from onebasin.report.pictures import INK, PAPER, squashed, ternary
 
 SHARES = {0.0: "A", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "B"}
 
@@ -40,25 +42,34 @@ def methods(demo: Data) -> Markup:
 
 
 def curves(found: Mapping[str, Data]) -> Markup:
-    """Loss and metric over λ for every curve, and the points behind them."""
+    """Loss and metric over λ for every curve, low curves once more from close by, and the points behind them."""
     first = next(iter(found.values()))
     metric, name, about = metric_of(first), metric_of(first).replace("_", " "), "λ, share of B"
     scale, unit = (100, " (%)") if metric in PARTS else (1, "")
     losses = {name: on_path(curve, [point["loss"] for point in curve["points"]]) for name, curve in found.items()}
+    errors = {name: [point["standard_error"] for point in curve["points"]] for name, curve in found.items()}
     metrics = {
         name: on_path(curve, [scale * point["metrics"][metric] for point in curve["points"]])
         for name, curve in found.items()
     }
     highest = rise(max(found.values(), key=lambda curve: curve["barrier"]["loss"]))
-    loss = line_chart(losses, about, "loss (nats)", chords=True, marks=SHARES, rise=highest)
+    low = squashed({name: [loss for _, loss in points] for name, points in losses.items()})
+    draw_loss = partial(line_chart, losses, about, "loss (nats)", chords=True, marks=SHARES, errors=errors)
+    loss = draw_loss(rise=highest)
+    close = chart("Loss, the low curves close up", draw_loss(shown=low)) if low else None
     other = line_chart(metrics, about, f"{name}{unit}", chords=True, marks=SHARES)
     task, samples = first["task"], first["ends"]["a"]["samples"]
     split = f", split {task['split']}" if "split" in task else ""
     note = f"{task['name']}{split}, {samples:,} samples, {len(first['shares'])} points, {first['path']} path."
     return join(
-        tag("div", chart("Loss", loss), chart(name.capitalize(), other), class_="charts"),
-        legend([f"{name}: barrier {curve['barrier']['loss']:.3f}" for name, curve in found.items()]),
-        tag("p", note, " Circles are the models themselves; dashed lines join them.", class_="note"),
+        tag("div", chart("Loss", loss), close, chart(name.capitalize(), other), class_="charts"),
+        legend([f"{name}: {name_barrier(curve['barrier'])}" for name, curve in found.items()]),
+        tag(
+            "p",
+            note,
+            " Circles are the models themselves; dashed lines join them; bands are one standard error.",
+            class_="note",
+        ),
         tag("details", tag("summary", "All points"), *(points(name, curve) for name, curve in found.items())),
     )
 
@@ -106,5 +117,6 @@ def simplex(surface: Data) -> Markup:
 
 
 def triangle(surface: Data) -> Markup:
-    svg = ternary(surface)
-    return tag("div", tag("figure", Markup(svg[svg.index("<svg") :]), class_="paper"), class_="charts")
+    """Drawn in the colour of the text around it, whatever that is."""
+    svg = ternary(surface).replace(INK, "currentColor").replace(PAPER, "none")
+    return tag("figure", Markup(svg[svg.index("<svg") :]))

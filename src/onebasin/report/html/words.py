@@ -14,7 +14,13 @@ PARTS = ("accuracy", "agreement")  # metrics that are parts of a whole
 
 def metric_of(curve: Data) -> str:
     """The metric that says most of those that were measured."""
-    return next(metric for metric in METRICS if metric in curve["points"][0]["metrics"])
+    found: dict[str, float] = curve["points"][0]["metrics"]
+    return next(metric for metric in (*METRICS, *found) if metric in found)
+
+
+def name_barrier(barrier: Data) -> str:
+    """The height of a barrier, or that there is none."""
+    return f"barrier {barrier['loss']:.3f}" if barrier["loss"] > 0 else "no barrier"
 
 
 def format_metric(value: float, metric: str) -> str:
@@ -35,11 +41,8 @@ def summary(facts: Facts) -> list[str]:
     if facts.certificate is not None:
         said += _of_alignment(facts.verb, facts.names, facts.certificate)
     if facts.surface is not None:
-        barrier = facts.surface["barrier"]
-        said.append(
-            f"Among all averages of {join_words(facts.names)} the loss rises by up to {barrier['loss']:.3g} ± "
-            f"{barrier['standard_error']:.1g} above the plane through the models themselves."
-        )
+        barrier, averages = facts.surface["barrier"], f"Among all averages of {join_words(facts.names)}"
+        said.append(f"{averages} {_rises(barrier, 'the plane through the models themselves')}.")
     return said
 
 
@@ -55,21 +58,27 @@ def _of_demo(demo: Data) -> list[str]:
     ]
 
 
+def _rises(barrier: Data, above: str) -> str:
+    if barrier["loss"] <= 0:
+        return f"there is no barrier: nowhere is the loss above {above}"
+    return f"the loss rises by up to {barrier['loss']:.3g} ± {barrier['standard_error']:.1g} above {above}"
+
+
 def _of_curve(curve: Data) -> str:
     barrier, metric = curve["barrier"], metric_of(curve)
     a, b = curve["ends"]["a"], curve["ends"]["b"]
     ends = " and ".join(name_metric(end["metrics"][metric], metric) for end in (a, b))
-    if barrier["loss"] <= 2 * barrier["standard_error"]:
+    way = _rises(barrier, "the straight line between its ends")
+    if barrier["loss"] <= 0:
+        verdict = "The models lie in one basin."
+    elif barrier["loss"] <= 2 * barrier["standard_error"]:
         verdict = "There is no barrier beyond the error of the measurement: the models lie in one basin."
     elif barrier["loss"] < 0.1 * max(a["loss"], b["loss"]):
         verdict = "The barrier is small beside the losses of the models."
     else:
         verdict = "The models lie in different basins as they are; `onebasin align` looks for a common one."
-    return (
-        f"On the way from {curve['a']} to {curve['b']} the loss rises by up to {barrier['loss']:.3g} ± "
-        f"{barrier['standard_error']:.1g} above the straight line between its ends, at λ = {barrier['share']:.2g}. "
-        f"The end points reach {ends}. {verdict}"
-    )
+    where = f", at λ = {barrier['share']:.2g}" if barrier["loss"] > 0 else ""
+    return f"On the way from {curve['a']} to {curve['b']} {way}{where}. The end points reach {ends}. {verdict}"
 
 
 def _of_alignment(verb: str, names: Sequence[str], report: Data) -> list[str]:
