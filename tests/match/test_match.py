@@ -260,6 +260,20 @@ def test_inside_a_head_planted_maps_and_dead_directions():
     assert float(torch.linalg.cond(found).max()) <= 1.01e4
 
 
+def test_a_map_that_is_drawn_in_keeps_what_can_be_seen():
+    """Half of the directions are only in B's covectors, which A lacks: the others are mapped as without a bound."""
+    made = torch.Generator().manual_seed(0)
+    planted = torch.linalg.qr(torch.randn(1, 6, 6, dtype=torch.float64, generator=made))[0]
+    b_v, b_c = torch.randn(2, 1, 6, 20, dtype=torch.float64, generator=made)
+    b_v[:, 3:] = 0
+    a_v, a_c = planted @ b_v, planted @ torch.cat((b_c[:, :3], torch.zeros_like(b_c[:, 3:])), 1)
+    moments = a_v @ b_v.mT, b_v @ b_v.mT, a_c @ b_c.mT, b_c @ b_c.mT
+    free, bounded = two_sided(*moments), two_sided(*moments, condition=100.0)
+    assert torch.linalg.cond(free) > 200
+    assert torch.linalg.cond(bounded) < 100 * (1 + 1e-9)
+    assert (bounded @ b_v - a_v).norm() < 0.05 * a_v.norm()
+
+
 def test_inside_a_head_the_gradient_vanishes_at_the_solution():
     torch.manual_seed(1)
     a_v, b_v, a_c, b_c = torch.randn(4, 3, 6, 30, dtype=torch.float64)

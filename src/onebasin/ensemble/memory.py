@@ -45,7 +45,9 @@ def page_work(spec: ModelSpec) -> int:
     inside = [name for name, space in spec.spaces.items() if space.base is None and name not in streams]
     pages = [sum(math.prod(leaf.shape) for leaf in spec.touching[name]) for name in inside]
     largest = max(*pages, *(math.prod(leaf.shape) for leaf in spec.leaves.values()))
-    return PARTS * FLOAT64 * (largest + max((spec.spaces[name].size for name in inside), default=0) ** 2)
+    scores = {name: 2 if spec.family(name) >= SCALED_PERMUTATION else 1 for name in inside}  # every pair has a scale
+    pairs = max((times * spec.spaces[name].size ** 2 for name, times in scores.items()), default=0)
+    return PARTS * FLOAT64 * (largest + pairs)
 
 
 def _unit_pairs(spec: ModelSpec) -> int:

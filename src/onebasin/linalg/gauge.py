@@ -22,6 +22,7 @@ Heights = tuple[Tensor, Tensor, Tensor]
 Height = Callable[..., Heights]  # t, moments -> h, h', h''
 Moments = tuple[Tensor, ...]  # C and G of the vectors, C and G of the covectors
 
+WINDOWS = 9  # tried for the singular values of a map that is to be better conditioned
 RANK = 1e-10  # directions in which both sides are weaker than this, relative to the strongest, are left alone
 
 
@@ -69,7 +70,7 @@ def two_sided(
     done when a step gains `tol` or less.  Cost: d³ per head and step.
     """
     moments: Moments = (cross_v, gram_v, cross_c, gram_c)
-    solved = _best_start(moments, start)
+    whole, solved = moments, _best_start(moments, start)
     here, active = _Point.at(solved.clone(), moments), torch.arange(len(solved), device=solved.device)
     damping = torch.full_like(here.height, 1e-3)
     for _ in range(steps):
@@ -87,7 +88,7 @@ def two_sided(
         if not len(active):
             break
     solved[active] = here.g
-    return solved if math.isinf(condition) else _drawn_in(solved, condition)
+    return solved if math.isinf(condition) else _drawn_in(solved, whole, condition)
 
 
 def _gauss_newton(here: _Point, moments: Moments, damping: Tensor) -> Tensor:
@@ -111,9 +112,14 @@ def _best_start(moments: Moments, known: Tensor | None) -> Tensor:
     orthogonal = polar(cross_v + cross_c)
     first, second = _least_squares(cross_v, gram_v, orthogonal), _least_squares(cross_c, gram_c, orthogonal)
     starts = [orthogonal, first, torch.linalg.inv(second).mT, *([] if known is None else [known])]
-    values = torch.stack([_Point.at(start, moments).height for start in starts])
-    best = values.nan_to_num(nan=torch.inf).argmin(0)
-    return torch.stack(starts).gather(0, best[None, ..., None, None].expand(1, *orthogonal.shape)).squeeze(0)
+    return _best(starts, moments)
+
+
+def _best(maps: list[Tensor], moments: Moments) -> Tensor:
+    """Of several maps the one with the lowest objective, head by head."""
+    heights = torch.stack([_Point.at(g, moments).height for g in maps])
+    best = heights.nan_to_num(nan=torch.inf).argmin(0)
+    return torch.stack(maps).gather(0, best[None, ..., None, None].expand(1, *maps[0].shape)).squeeze(0)
 
 
 def _least_squares(cross: Tensor, gram: Tensor, fallback: Tensor) -> Tensor:
@@ -126,16 +132,20 @@ def _least_squares(cross: Tensor, gram: Tensor, fallback: Tensor) -> Tensor:
     return torch.where(usable[..., None, None], mended, fallback)
 
 
-def _drawn_in(g: Tensor, condition: float) -> Tensor:
-    """g with singular values within √condition of their geometric mean, where they lie further apart.
+def _drawn_in(g: Tensor, moments: Moments, condition: float) -> Tensor:
+    """g with singular values in a window [s, s · condition] where they lie further apart: in the best of a few windows.
 
-    Large and small ones alike: to raise the small ones alone can cost much on one side, and to lower the large ones on
-    the other.
+    Extremes cost nothing on the side that does not see them, which may be that of the large or of the small ones.
     """
     left, sizes, right = torch.linalg.svd(g)
-    middle = sizes.clamp_min(torch.finfo(sizes.dtype).tiny).log().mean(-1, keepdim=True).exp()
-    within = left * sizes.clamp(middle / condition**0.5, middle * condition**0.5).unsqueeze(-2) @ right
-    return torch.where((sizes[..., :1] > condition * sizes[..., -1:]).unsqueeze(-1), within, g)
+    sizes = sizes.clamp_min(torch.finfo(sizes.dtype).tiny)
+    wide = sizes[..., :1] > condition * sizes[..., -1:]
+    if not wide.any():
+        return g
+    lowest, highest = sizes[..., -1:], sizes[..., :1] / condition
+    floors = [lowest ** (1 - t) * highest**t for t in torch.linspace(0, 1, WINDOWS).tolist()]
+    within = [left * sizes.clamp(floor, floor * condition).unsqueeze(-2) @ right for floor in floors]
+    return torch.where(wide.unsqueeze(-1), _best(within, moments), g)
 
 
 def positive_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> tuple[Tensor, Tensor]:

@@ -32,7 +32,7 @@ from onebasin.recipes.measuring import judge
 from onebasin.recipes.notes import keep_warnings
 from onebasin.recipes.plan import Plan, parts_of, prepare
 from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
-from onebasin.recipes.state import check_state, kept_state
+from onebasin.recipes.state import check_dependencies, check_state, kept_state
 from onebasin.report import plot
 from onebasin.report.card import linear_merge
 from onebasin.report.html import write_report
@@ -82,6 +82,8 @@ def _checked(
         if state is not None:
             check_state(state, resume=resume)
         plan = prepare(recipe, tick, overwrite=overwrite)
+        if state is not None:
+            check_dependencies(state, plan)
     except OnebasinError as error:
         problem = error
     world.check(problem)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from onebasin.checkpoint import json_text, whole_folder
 from onebasin.checkpoint.folder import read_json_object
@@ -44,21 +43,34 @@ def check_state(folder: Path, *, resume: bool) -> None:
         )
 
 
+def check_dependencies(folder: Path, plan: Plan) -> None:
+    """Refuse a state that was begun with other models, data or options."""
+    if not folder.exists() or not plan.alignment[1].learns:
+        return
+    stored, now = read_json_object(folder / MARK)["depends on"], dependencies(plan)
+    odd = [name for name in {**now, **stored} if now.get(name) != stored.get(name)]
+    if odd:
+        raise BadOutput(
+            f"The state in {folder} was begun with another value of: {', '.join(odd)}",
+            expected=stored.get(odd[0]),
+            found=now.get(odd[0]),
+            next_step="give what it was begun with to go on, or remove it to begin anew",
+        )
+
+
 @contextmanager
 def kept_state(folder: Path | None, plan: Plan, *, first: bool = True) -> Iterator[None]:
     """A folder for the state of a run; it stays if the run ends early and there is something to go on with.
 
-    A state that was begun with other models, data or options is refused.  The `first` of several processes keeps it.
+    The `first` of several processes keeps it.
     """
     if folder is None or not plan.alignment[1].learns or not first:
         yield
         return
-    now = dependencies(plan)
-    if folder.exists():
-        _check_same(folder, read_json_object(folder / MARK)["depends on"], now)
-    else:
+    if not folder.exists():
+        mark = {"format": FORMAT, "depends on": dependencies(plan)}
         with whole_folder(folder) as fresh:
-            (fresh / MARK).write_text(json_text({"format": FORMAT, "depends on": now}), encoding="utf-8")
+            (fresh / MARK).write_text(json_text(mark), encoding="utf-8")
     try:
         yield
     except BaseException:
@@ -84,14 +96,3 @@ def _digest_of_data(data: Task) -> str:
         known.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         known.update(tensor.contiguous().cpu().numpy().data)
     return known.hexdigest()
-
-
-def _check_same(folder: Path, stored: Mapping[str, Any], now: Mapping[str, str]) -> None:
-    odd = [name for name in {**now, **stored} if now.get(name) != stored.get(name)]
-    if odd:
-        raise BadOutput(
-            f"The state in {folder} was begun with another value of: {', '.join(odd)}",
-            expected=stored.get(odd[0]),
-            found=now.get(odd[0]),
-            next_step="give what it was begun with to go on, or remove it to begin anew",
-        )
