@@ -9,6 +9,7 @@ key with the sections around it, what was expected there and what was found.
 from __future__ import annotations
 
 import math
+import re
 import types
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
@@ -63,6 +64,7 @@ Share = Annotated[float, Within(0, 1)]
 Positive = Annotated[float, Within(0, above=True)]
 Seed = Annotated[int, Within(0, 2**32 - 1)]
 Rate = Annotated[float, Within(0, 1e30)]
+BYTES = "more than 0 KB, MB, GB or TB"
 
 
 class Options:
@@ -238,3 +240,12 @@ def wrong_type(where: str, expected: str, value: object) -> BadRecipe:
 
 def _required(field: Field[Any]) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
+
+
+def bytes_of(text: str) -> int | None:
+    """How many bytes a size like 5GB or 200MB is, or a plain number of them; None where it is no size above zero."""
+    found = re.fullmatch(r"(\d{1,15})|(\d{1,6}(?:\.\d{1,6})?)([KMGT])B", text, re.ASCII | re.IGNORECASE)
+    if not found:
+        return None
+    size = int(found[1]) if found[1] else float(found[2]) * 1000 ** (1 + "KMGT".index(found[3].upper()))
+    return int(size) or None

@@ -138,7 +138,7 @@ def test_the_guard_refuses_what_raises_the_distance(make):
     ascent.start_streams(fresh=True)
     ascent.sweep(start=True)
     before, units = ascent.total(), ascent.units[0]
-    page = next(names for names in ascent.pages.names if units in ascent.spaces_of(names))
+    page = next(names for names in ascent.pages.names if units in ascent.spec.spaces_of(names))
     worse = dict(Alignment.random(forms[0].spec, 3).only(units).maps)
     ascent.attempt(page, worse, guard=True)
     assert ascent.total() == before

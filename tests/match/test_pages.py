@@ -10,12 +10,13 @@ from onebasin import Alignment, transport
 from onebasin.archs import known
 from onebasin.canonical.form import canonicalize
 from onebasin.linalg import workers
-from onebasin.match import pages as module
 from onebasin.match.options import WeightMatching, group_of
-from onebasin.match.pages import Pages, page_names
+from onebasin.match.pages import Pages
 from onebasin.match.pair import Pair
 from onebasin.match.weights import match_weights
 from onebasin.papers.strategies import strategy_of
+from onebasin.spec import pages as module
+from onebasin.spec.pages import page_names
 
 CLASSES = list(known())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from onebasin.checkpoint.folder import INDEX
 from onebasin.checkpoint.output import carry_files, whole_folder
 from onebasin.checkpoint.store import Progress
 from onebasin.errors import BadOutput
+from onebasin.options import BYTES, bytes_of
 
 if TYPE_CHECKING:
     from huggingface_hub import StateDictSplit
@@ -89,12 +89,11 @@ def shards(tensors: Sequence[Planned], max_shard_size: int | str) -> StateDictSp
     import torch
     from huggingface_hub import split_torch_state_dict_into_shards
 
-    number = re.fullmatch(r"(\d{1,15})|(\d{1,6}(\.\d{1,6})?)[KMGT]B", str(max_shard_size), re.ASCII | re.IGNORECASE)
-    if not number or float(number[1] or number[2]) <= 0:
-        expected, step = "more than 0 KB, MB, GB or TB", "write it like 5GB or 200MB"
-        raise BadOutput("this is no shard size", expected=expected, found=max_shard_size, next_step=step)
+    size = bytes_of(str(max_shard_size))
+    if size is None:
+        step = "write it like 5GB or 200MB"
+        raise BadOutput("this is no shard size", expected=BYTES, found=max_shard_size, next_step=step)
     meta = {t.name: torch.empty(t.shape, dtype=torch_dtype(t.dtype), device="meta") for t in tensors}
-    size = int(max_shard_size) if number[1] else max_shard_size
     return split_torch_state_dict_into_shards(meta, max_shard_size=size)
 
 

@@ -115,12 +115,13 @@ class Ensemble:
     def resting(self, device: torch.device | str, room: float = 0) -> Iterator[None]:
         """Meanwhile the tensors of all models are on `device`, and up to `room` bytes of what was read stay there.
 
-        Models that are widened are made on the CPU.
+        On the CPU nothing stays: the system keeps files that were read.  Models that are widened are made there.
         """
         widened = any(form.spec is not table for form, table in zip(self.forms, self.tables, strict=True))
+        place = torch.device("cpu" if widened else device)
         with ExitStack() as stack:
             for model in self.models:
-                stack.enter_context(model.store.resting("cpu" if widened else device, room / len(self)))
+                stack.enter_context(model.store.resting(place, 0 if place.type == "cpu" else room / len(self)))
             yield
 
     def form_of(self, model: Checkpoint) -> Checkpoint:

@@ -12,6 +12,7 @@ from typing import Literal
 from onebasin.errors import OnebasinError
 from onebasin.families import MONOMIAL, SCALED_PERMUTATION
 from onebasin.spec import ModelSpec
+from onebasin.spec.pages import page_names
 
 Work = Literal["verify", "align", "learn"]
 
@@ -40,11 +41,9 @@ def memory_of(spec: ModelSpec, work: Work, models: int = 2) -> int:
 
 
 def page_work(spec: ModelSpec) -> int:
-    """Bytes that matching by weights takes for one part of the models: some copies of it, and scores of its units."""
-    streams = {norm.space for norm in spec.norms.values()}
-    inside = [name for name, space in spec.spaces.items() if space.base is None and name not in streams]
-    pages = [sum(math.prod(leaf.shape) for leaf in spec.touching[name]) for name in inside]
-    largest = max(*pages, *(math.prod(leaf.shape) for leaf in spec.leaves.values()))
+    """Bytes that matching by weights takes for one page of the models: some copies of it, and scores of its units."""
+    largest = max(sum(math.prod(spec.leaves[name].shape) for name in names) for names in page_names(spec))
+    inside = [name for name, space in spec.spaces.items() if space.base is None and name not in spec.streams]
     scores = {name: 2 if spec.family(name) >= SCALED_PERMUTATION else 1 for name in inside}  # every pair has a scale
     pairs = max((times * spec.spaces[name].size ** 2 for name, times in scores.items()), default=0)
     return PARTS * FLOAT64 * (largest + pairs)
@@ -65,10 +64,10 @@ def _activation_moments(spec: ModelSpec) -> int:
     return FLOAT64 * 3 * sum(size**2 for size in (*units, *streams))
 
 
-def memory_here() -> int | None:
-    """Bytes of memory in this machine, where the system says so."""
+def memory_here(*, free: bool = False) -> int | None:
+    """Bytes of memory in this machine, or those that are free, where the system says so."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES" if free else "SC_PHYS_PAGES")
     except (AttributeError, ValueError):
         return None
 

@@ -34,14 +34,21 @@ def draw(curve: Curve, axes: Axes | None, metric: str, **style: Any) -> Axes:
         from matplotlib import pyplot
 
         axes = pyplot.subplots()[1]
-    table = rows(curve)
-    values = [row[metric] for row in table]
-    errors = [row["standard_error"] for row in table] if metric == "loss" else None
-    line = axes.errorbar(curve.shares, values, yerr=errors, marker=".", **style)[0]
-    ends = [0, 1], [values[0], values[-1]]
-    axes.plot(*ends, linestyle="--", linewidth=0.8, marker="o", color=line.get_color())
+    draw_line(axes, curve, metric, **style)
     axes.set_xlabel("share of B")
     axes.set_ylabel(metric.replace("_", " "))
     if "label" in style:
         axes.legend()
     return axes
+
+
+def draw_line(axes: Axes, curve: Curve, metric: str = "loss", **style: Any) -> None:
+    """One curve: its points, a band of one standard error around the loss, the chord between the end points."""
+    table = rows(curve)
+    values = [row[metric] for row in table]
+    colour = axes.plot(curve.shares, values, marker=".", **style)[0].get_color()
+    if metric == "loss":
+        low, high = ([row["loss"] + sign * row["standard_error"] for row in table] for sign in (-1, 1))
+        axes.fill_between(curve.shares, low, high, color=colour, alpha=0.2, linewidth=0)
+    ends = [curve.shares[0], curve.shares[-1]], [values[0], values[-1]]
+    axes.plot(*ends, linestyle="--", linewidth=0.8, marker="o", color=colour)

@@ -82,7 +82,7 @@ class Ascent(State):
         return found
 
     def _begin_units(self, names: Names, start: bool) -> dict[str, Ready]:
-        solved, here = self.strategy.units, self.spaces_of(names)
+        solved, here = self.strategy.units, self.spec.spaces_of(names)
         return {
             space: solved(*self.turned(names), space, self.family[space], self._emphasis(space, start), self.workers)
             for space in self.units
@@ -103,7 +103,7 @@ class Ascent(State):
 
     def match_heads(self, names: Names, *, guard: bool) -> None:
         """The heads of a page by their circuits; and the maps inside them where these count."""
-        here = self.spaces_of(names)
+        here = self.spec.spaces_of(names)
         for heads in (x for x in self.heads if x in here):
             pair, maps = self.turned(names)
             found = match_heads(pair, maps, heads, self.strategy.head_metric)
@@ -118,7 +118,7 @@ class Ascent(State):
         """Add what a page says of a stream, with B in the basis found so far."""
         pair, maps = self.turned(names)
         self.moments[space] += cross_moment(pair, maps, space, self.counted)
-        here = {inner: w for inner, w in self.circuits.items() if inner in self.spaces_of(names)}
+        here = {inner: w for inner, w in self.circuits.items() if inner in self.spec.spaces_of(names)}
         if self.strategy.circuit_moment and here:
             self.moments[space] += self.strategy.circuit_moment(pair, maps, space, here)
 
@@ -129,5 +129,5 @@ class Ascent(State):
     def finish(self) -> None:
         """Where the objective does not see the maps inside heads, they are solved last."""
         for names in self.pages.names if self.circuits else ():
-            for heads in self.spaces_of(names).intersection(self.heads):
+            for heads in self.spec.spaces_of(names).intersection(self.heads):
                 self.maps.update(self._solve_insides(*self.turned(names), heads))

@@ -81,6 +81,7 @@ class Gathering(Options):
 
 def group_of(spec: ModelSpec, space: str) -> str:
     """Which group: fibred spaces and their bases, streams that a norm reads, or the rest."""
-    if spec.spaces[space].base is not None or any(other.base == space for other in spec.spaces.values()):
-        return "attention"
-    return "residual" if any(norm.space == space for norm in spec.norms.values()) else "units"
+    if space in spec.streams:
+        return "residual"
+    fibred = spec.spaces[space].base is not None or any(other.base == space for other in spec.spaces.values())
+    return "attention" if fibred else "units"

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onebasin.ensemble.memory import page_work
+from onebasin.ensemble.memory import memory_here, page_work
 from onebasin.errors import BadRecipe
-from onebasin.options import Options
+from onebasin.options import BYTES, Options, bytes_of
 from onebasin.spec import ModelSpec
 
 if TYPE_CHECKING:
     import torch
-
-UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 @dataclass(frozen=True)
@@ -31,14 +27,13 @@ class Memory(Options):
         for key in ("gpu", "host"):
             self._given(key)
 
-    def _given(self, key: str) -> float | None:
+    def _given(self, key: str) -> int | None:
         text = getattr(self, key)
-        if text is None:
-            return None
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?B?)", text.strip().upper())
-        if found is None or found[2] not in UNITS or not float(found[1]):
-            raise BadRecipe(f"memory.{key} is no size", expected="a size like 16GB", found=text, next_step="write 16GB")
-        return float(found[1]) * UNITS[found[2]]
+        found = None if text is None else bytes_of(text)
+        if text is not None and found is None:
+            step = "write it like 16GB or 800MB"
+            raise BadRecipe(f"memory.{key} is no size", expected=BYTES, found=text, next_step=step)
+        return found
 
     def room(self, device: torch.device, spec: ModelSpec) -> float:
         """Bytes for weights to rest in: what is given, or most of what is free, less what the work itself takes."""
@@ -61,7 +56,5 @@ def free(device: torch.device) -> float:
 
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"))
-    except (AttributeError, ValueError):
-        return math.inf
+    here = memory_here(free=True)
+    return math.inf if here is None else here

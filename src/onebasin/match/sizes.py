@@ -35,7 +35,7 @@ class Sizes:
     def add(self, pair: Pair) -> None:
         """Look at one page."""
         self.leaves.update({name: float(x.norm() * pair.b[name].norm()) for name, x in pair.a.items()})
-        here = {axis.space for name in pair.a for _, axis in self.spec.leaves[name].spaces()}
+        here = self.spec.spaces_of(pair.a)
         for inner in inner_spaces(self.spec):
             if inner in here:
                 a, b = (circuits_of(pair, {}, inner, of_b=of_b) for of_b in (False, True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -68,10 +68,6 @@ class State:
             )
             for name, space in self.spec.spaces.items()
         }
-
-    def spaces_of(self, names: Collection[str]) -> set[str]:
-        """The spaces that the leaves of a page lie in."""
-        return {axis.space for name in names for _, axis in self.spec.leaves[name].spaces()}
 
     def turned(self, names: Names) -> tuple[Pair, dict[str, Map]]:
         """(A page with B in the basis of A's stream, the maps that are left); turning costs most, so it is kept."""

@@ -11,6 +11,7 @@ from onebasin.events import Callback
 from onebasin.match.options import Gathering
 from onebasin.match.room import Memory
 from onebasin.options import Options
+from onebasin.processes.devices import for_float64
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,10 +58,8 @@ class Job:
 
     @property
     def solver(self) -> torch.device:
-        """Where float64 is at home: Apple's GPUs have none, so matches are solved on the CPU."""
-        import torch
-
-        return torch.device("cpu") if self.device.type == "mps" else self.device
+        """Where matches are solved, in float64."""
+        return for_float64(self.device)
 
 
 class Method(Options):

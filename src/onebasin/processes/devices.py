@@ -65,3 +65,10 @@ def own_device(device: torch.device) -> torch.device:
         raise BadTask("Several processes cannot share one GPU", expected=own, found=device, next_step=step)
     torch.cuda.set_device(own)
     return own
+
+
+def for_float64(device: torch.device) -> torch.device:
+    """Where float64 is computed for work on a device: there, or on the CPU if it has none."""
+    import torch
+
+    return torch.device("cpu") if device.type == "mps" else device

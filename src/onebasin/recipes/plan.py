@@ -20,7 +20,7 @@ from onebasin.errors import BadOutput, BadRecipe
 from onebasin.methods.method import Method, Tick, silent
 from onebasin.methods.registry import default_method, read_method
 from onebasin.paths import FactorPath, path_between
-from onebasin.processes.devices import pick_device
+from onebasin.processes.devices import for_float64, pick_device
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
 from onebasin.tasks import Task, load_task, on_files
 
@@ -55,7 +55,8 @@ class Plan:
     def resting(self) -> AbstractContextManager[None]:
         """Meanwhile weights are read to the device, and rest there as far as there is room."""
         assert self.ensemble is not None
-        return self.ensemble.resting(self.device, self.alignment[0].memory.room(self.device, self.ensemble.spec))
+        place = for_float64(self.device)
+        return self.ensemble.resting(place, self.alignment[0].memory.room(place, self.ensemble.spec))
 
     def as_dict(self) -> dict[str, Any]:
         """What `--dry-run` prints, as plain data."""

@@ -13,6 +13,7 @@ import numpy as np
 from onebasin.errors import BadOutput, OnebasinError
 from onebasin.landscape import Curve
 from onebasin.landscape.evaluate import METRICS
+from onebasin.landscape.views import draw_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,11 +51,10 @@ def plot(curves: Mapping[str, Curve], out: str | Path, *, metric: str | None = N
         loss, *close, other = figure.subplots(1, 3 if low else 2)
         for i, (key, curve) in enumerate(curves.items()):
             name = f" {key}" if key.startswith("_") else key  # matplotlib leaves such names out of the legend
+            height = f"barrier {curve.barrier:.3g} at λ = {curve.barrier_at:.2g}" if curve.barrier > 0 else "no barrier"
             for axes in (loss, *(close if key in low else ())):
-                _draw_loss(axes, name, curve, f"C{i}")
-            values = [e.metrics[metric] for e in curve.evaluations]
-            other.plot(curve.shares, values, marker=".", label=name, color=f"C{i}")
-            _finish(other, f"C{i}", curve, values)
+                draw_line(axes, curve, label=f"{name}: {height}", color=f"C{i}")
+            draw_line(other, curve, metric, label=name, color=f"C{i}")
         for axes, what in zip((loss, *close, other), ("loss (nats)", *(["low curves"] if low else []), metric),
                               strict=True):  # fmt: skip
             _label(axes, what.replace("_", " "))
@@ -77,22 +77,6 @@ def main_metric(curves: Sequence[Curve]) -> str:
         step = "draw curves of one kind of task together"
         raise OnebasinError("These curves have no metric in common", expected=", ".join(METRICS), next_step=step)
     return shared[0]
-
-
-def _draw_loss(axes: Axes, name: str, curve: Curve, colour: str) -> None:
-    losses = np.array([e.loss for e in curve.evaluations])
-    errors = np.array([e.standard_error for e in curve.evaluations])
-    height = f"barrier {curve.barrier:.3g} at λ = {curve.barrier_at:.2g}" if curve.barrier > 0 else "no barrier"
-    axes.plot(curve.shares, losses, marker=".", label=f"{name}: {height}", color=colour)
-    axes.fill_between(curve.shares, losses - errors, losses + errors, color=colour, alpha=0.2, linewidth=0)
-    _finish(axes, colour, curve, losses.tolist())
-
-
-def _finish(axes: Axes, colour: str, curve: Curve, values: Sequence[float]) -> None:
-    """The chord between the end points, and the end points themselves."""
-    ends = ([curve.shares[0], curve.shares[-1]], [values[0], values[-1]])
-    axes.plot(*ends, linestyle="--", linewidth=0.8, color=colour)
-    axes.plot(*ends, linestyle="", marker="o", color=colour)
 
 
 def _label(axes: Axes, what: str) -> None:

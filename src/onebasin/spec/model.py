@@ -135,6 +135,17 @@ class ModelSpec:
     def _norm_ops(self) -> Mapping[str, Sequence[Op]]:
         return _grouped((norm.space, norm.op) for norm in self.norms.values())
 
+    @cached_property
+    def streams(self) -> frozenset[str]:
+        """The residual streams: spaces that a norm reads, and that have nothing to do with heads."""
+        bases = {space.base for space in self.spaces.values()}
+        read = {norm.space for norm in self.norms.values()}
+        return frozenset(name for name in read if name not in bases and self.spaces[name].base is None)
+
+    def spaces_of(self, leaves: Iterable[str]) -> set[str]:
+        """The spaces that some leaves lie in."""
+        return {axis.space for name in leaves for _, axis in self.leaves[name].spaces()}
+
     def ops(self, space: str) -> tuple[Op, ...]:
         """What touches `space`: the operations declared on it and the norms that read it."""
         return tuple(dict.fromkeys((*self.spaces[space].ops, *self._norm_ops.get(space, ()))))

@@ -1,0 +1,55 @@
+"""The most memory that a run takes: how it is written, and what is left of it for weights."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from helpers.pairs import open_random
+from onebasin.ensemble.memory import page_work
+from onebasin.errors import BadRecipe
+from onebasin.match.room import Memory, free
+from onebasin.options import bytes_of
+from onebasin.processes.devices import for_float64
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("5GB", 5 * 10**9), ("1.5mb", 1_500_000), ("200", 200), ("2TB", 2 * 10**12), ("0GB", None), ("-1GB", None),
+     ("much", None), ("GB", None), ("1e3GB", None), ("", None), ("²GB", None)],
+)  # fmt: skip
+def test_sizes_in_words(text, size):
+    assert bytes_of(text) == size
+
+
+def test_what_is_given_less_the_work_is_room(tmp_path):
+    spec = open_random(tmp_path / "a", "gpt2", 1, 0).spec
+    assert Memory(host="1GB").room(CPU, spec) == 10**9 - page_work(spec)
+    assert Memory(host="1KB").room(CPU, spec) == 0
+    assert Memory(gpu="1GB").room(CPU, spec) > 0  # the GPU's has nothing to say here: a part of what is free
+    assert 0 < free(CPU) < math.inf
+    with pytest.raises(BadRecipe, match=r"memory\.gpu is no size"):
+        Memory(gpu="much")
+
+
+def test_a_run_with_little_memory_gives_the_same_model(tmp_path, cli):
+    for seed in (0, 1):
+        open_random(tmp_path / str(seed), "llama", 1, seed)
+    written = []
+    for name, more in {"kept": (), "read": ("--memory", "gpu=1GB,host=1KB")}.items():
+        code, _, err = cli("align", tmp_path / "0", tmp_path / "1", "-o", tmp_path / name, "--method", "weight", *more)
+        assert code == 0, err
+        written.append((tmp_path / name / "model.safetensors").read_bytes())
+    assert written[0] == written[1]
+    code, _, err = cli("align", tmp_path / "0", tmp_path / "1", "-o", tmp_path / "x", "--memory", "host=much")
+    assert code == 2
+    assert "memory.host is no size" in err
+
+
+def test_a_device_without_float64_leaves_that_to_the_cpu():
+    assert for_float64(torch.device("mps")) == CPU
+    assert for_float64(torch.device("cuda:1")) == torch.device("cuda:1")
