@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helpers.matching import preset
@@ -59,7 +61,7 @@ def test_one_page_is_in_memory_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SMALL", 0)
     pages, seen = Pages.of(a, b, keep=False), []
     monkeypatch.setattr(Pair, "of", lambda *given: pytest.fail("whole models were read"))
-    watched = Pages(pages.spec, pages.names, lambda names: seen.append(names) or pages.read(names))
+    watched = replace(pages, read=lambda names: seen.append(names) or pages.read(names))
     match_weights(watched, WeightMatching(sweeps=2, tol=0))
     assert set(seen) == set(pages.names)
     assert max(map(len, pages.names)) < len(pages.spec.leaves) / 2

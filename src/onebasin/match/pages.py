@@ -21,6 +21,7 @@ class Pages:
     spec: ModelSpec
     names: tuple[tuple[str, ...], ...]
     read: Callable[[tuple[str, ...]], Pair]
+    condition: float  # as in `Pair`
     device: torch.device | str = "cpu"
 
     @classmethod
@@ -32,13 +33,13 @@ class Pages:
             ours, theirs = ({x: form[x].to(device) for x in names} for form in (a, b))
             return Pair(a.spec, ours, theirs, condition)
 
-        return cls(a.spec, page_names(a.spec), cache(read) if keep else read, device)
+        return cls(a.spec, page_names(a.spec), cache(read) if keep else read, condition, device)
 
     @classmethod
     def whole(cls, pair: Pair) -> Pages:
         """Those of two models that are in memory."""
         device = next(iter(pair.a.values())).device
-        return cls(pair.spec, page_names(pair.spec), pair.part, device)
+        return cls(pair.spec, page_names(pair.spec), pair.part, pair.condition, device)
 
     def __iter__(self) -> Iterator[Pair]:
         return map(self.read, self.names)
