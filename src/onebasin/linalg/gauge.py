@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from onebasin.linalg.orthogonal import polar
+from onebasin.linalg.sylvester import Sylvester
 
 Heights = tuple[Tensor, Tensor, Tensor]
 Height = Callable[..., Heights]  # t, moments -> h, h', h''
@@ -24,7 +25,6 @@ Moments = tuple[Tensor, ...]  # C and G of the vectors, C and G of the covectors
 
 WINDOWS = 9  # tried for the singular values of a map that is to be better conditioned
 SPREAD = 1e-6  # least singular value relative to the largest at which the square still has digits enough
-RANK = 1e-10  # directions in which both sides are weaker than this, relative to the strongest, are left alone
 
 
 def two_sided_distance(g: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Tensor:
@@ -64,18 +64,23 @@ def two_sided(
     """argmin over invertible g, (f, d, d), by damped Gauss–Newton from the best of three closed forms and `start`.
 
     With g ← (I + S) g the residuals are linear in S to first order, and S solves the Sylvester equation
-    (W Wᵀ) S + S (V Vᵀ) = R_v Vᵀ − W R_cᵀ,  V = g B_v, W = g^-T B_c,  in the eigenbases of the two Gram matrices.
+    (W Wᵀ) S + S (V Vᵀ) = R_v Vᵀ − W R_cᵀ,  V = g B_v, W = g^-T B_c.
     The step neglects curvature from the residuals: convergence is quadratic where the models agree, linear where they
     do not.  Directions that neither side can see are not moved.  A direction that one side hardly sees still drives g
     to extremes, so g is drawn in to `condition` at the end.  A step that raises the objective is not taken; a head is
-    done when a step gains `tol` or less.  Cost: d³ per head and step.
+    done when a step gains `tol` or less.  Cost: d³ per head and step; a CPU makes new eigenbases for every step, and a
+    GPU, which takes milliseconds for the eigenvectors of each head, keeps those of the first.
     """
     moments: Moments = (cross_v, gram_v, cross_c, gram_c)
     whole, solved = moments, _best_start(moments, start)
     here, active = _Point.at(solved.clone(), moments), torch.arange(len(solved), device=solved.device)
     damping = torch.full_like(here.height, 1e-3)
+    equation = None
     for _ in range(steps):
-        there = _Point.at(here.g + _gauss_newton(here, moments, damping) @ here.g, moments)
+        ww, vv, right = _equation(here, moments)
+        if equation is None or not ww.is_cuda:
+            equation = Sylvester(ww, vv)
+        there = _Point.at(here.g + equation.solve(ww, vv, right, damping) @ here.g, moments)
         gain = (here.height - there.height).nan_to_num(nan=-torch.inf)
         explained = (here.g * moments[0]).sum((-2, -1)).abs() + gain.abs()
         better = gain > 0
@@ -86,25 +91,18 @@ def two_sided(
             solved[active] = here.g
             active, damping, here = active[~done], damping[~done], here.take(~done)
             moments = tuple(x[~done] for x in moments)
+            equation.take(~done)
         if not len(active):
             break
     solved[active] = here.g
     return solved if math.isinf(condition) else _drawn_in(solved, whole, condition)
 
 
-def _gauss_newton(here: _Point, moments: Moments, damping: Tensor) -> Tensor:
+def _equation(here: _Point, moments: Moments) -> tuple[Tensor, Tensor, Tensor]:
+    """W Wᵀ, V Vᵀ and R_v Vᵀ − W R_cᵀ."""
     cross_v, _, cross_c, _ = moments
     vv, ww = here.seen_v @ here.g.mT, here.seen_c @ here.y.mT
-    right = (cross_v @ here.g.mT - vv) - (cross_c @ here.y.mT - ww).mT
-    p, basis_v = torch.linalg.eigh(vv)
-    q, basis_w = torch.linalg.eigh(ww)
-    curvature = q.unsqueeze(-1).clamp_min(0) + p.unsqueeze(-2).clamp_min(0)
-    largest = curvature.amax((-2, -1), keepdim=True)
-    seen = curvature > RANK * largest
-    denominator = torch.where(seen, curvature + damping[..., None, None] * largest, torch.ones_like(curvature))
-    step = torch.where(seen, (basis_w.mT @ right @ basis_v) / denominator, torch.zeros_like(curvature))
-    found: Tensor = basis_w @ step @ basis_v.mT
-    return found
+    return ww, vv, (cross_v @ here.g.mT - vv) - (cross_c @ here.y.mT - ww).mT
 
 
 def _best_start(moments: Moments, known: Tensor | None) -> Tensor:

@@ -27,13 +27,11 @@ class Pages:
     @classmethod
     def of(cls, a: Checkpoint, b: Checkpoint, device: torch.device | str = "cpu", *, keep: bool = True) -> Pages:
         """The pages of two canonical forms of one table; `keep` holds on to what was read."""
-        condition = largest_condition(a, b)
 
         def read(names: tuple[str, ...]) -> Pair:
-            ours, theirs = ({x: form[x].to(device) for x in names} for form in (a, b))
-            return Pair(a.spec, ours, theirs, condition)
+            return Pair.of(a, b, device, names)
 
-        return cls(a.spec, page_names(a.spec), cache(read) if keep else read, condition, device)
+        return cls(a.spec, page_names(a.spec), cache(read) if keep else read, largest_condition(a, b), device)
 
     @classmethod
     def whole(cls, pair: Pair) -> Pages:
