@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from onebasin.ensemble.compatibility import obstacles
 from onebasin.ensemble.memory import MODELS, lacking, memory_of
 from onebasin.ensemble.obstacle import Obstacle
 from onebasin.spec import ModelSpec
+from onebasin.spec.model import kind_of
 
 STRANGER = 0.1  # cosine of layers from which on they have a common ancestor (docs/do-i-need-this.md)
 
@@ -166,6 +166,6 @@ def kinds(spaces: list[dict[str, Any]]) -> list[tuple[str, int, dict[str, Any]]]
     """Spaces that differ only in their layer, together: (name with the layer range, count, one of them)."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for space in spaces:
-        kind = re.sub(r"layers\.\d+\.", "layers.*.", space["name"])
+        kind = kind_of(space["name"])
         groups.setdefault((kind, space["size"], space["fibres"], space["family"]), []).append(space)
     return [(kind, len(members), members[0]) for (kind, *_), members in groups.items()]
