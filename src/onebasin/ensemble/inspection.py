@@ -50,14 +50,14 @@ class Inspection:
             return f"not ready: {missing}; next: use a larger machine"
         if len(names) == 1:
             return f"ready; next: onebasin verify {names[0]}, or onebasin inspect {names[0]} B with the model to align"
-        if self.verdict == "between":
+        if self.verdict in ("common ancestor", "between"):
             step = f"onebasin barrier {' '.join(names)} --task ...; align them only if the loss rises"
             return f"ready, if an alignment is needed; next: {step}"
         return f"ready: nothing blocks an alignment; next: onebasin align {' '.join(names)} -o OUT"
 
     @property
     def verdict(self) -> str | None:
-        """What the weights say, where they were compared: one basin, between, independent, not comparable."""
+        """What the weights say, where they were compared: see `likeness.Verdict`."""
         return str(self.report["weights"]["verdict"]) if "weights" in self.report else None
 
     def _without_us(self) -> str:
@@ -122,8 +122,10 @@ def say_weights(weights: dict[str, Any]) -> str:
     if weights["verdict"] == "independent":
         return f"independent: no common ancestor is visible ({found})"
     related = sum(layer["stored"] >= STRANGER for layer in layers)
-    seen = f"a common ancestor is visible in {related} of {len(layers)} layers"
-    return f"between: {seen}, but the models have gone far from it ({found})"
+    seen = f"visible in {related} of {len(layers)} layers"
+    if weights["verdict"] == "common ancestor":
+        return f"common ancestor: {seen}, but the models have gone far from it ({found})"
+    return f"between: a common ancestor is {seen}, and not in the others ({found})"
 
 
 def describe_pair(a: Checkpoint, b: Checkpoint) -> dict[str, Any]:
