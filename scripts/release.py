@@ -75,7 +75,8 @@ def check_metadata(found: Message) -> None:
     same("extras", set(found.get_all("Provides-Extra", [])), set(PROJECT["optional-dependencies"]))
     required = [line for line in found.get_all("Requires-Dist", []) if "extra ==" not in line]
     same("number of requirements", len(required), len(PROJECT["dependencies"]))
-    same("description", str(found.get_payload()).strip(), (ROOT / "README.md").read_text(encoding="utf-8").strip())
+    readme = found.get_payload(decode=True).decode("utf-8")  # a message from bytes names no charset, though it is UTF-8
+    same("description", readme.strip(), (ROOT / "README.md").read_text(encoding="utf-8").strip())
 
 
 def check_install(wheel: Path) -> str:
