@@ -4,6 +4,8 @@ A mutant is a table with one representation flipped, one axis dropped, one layou
 changed.  It is *killed* if the table or the library refuses it, or if the model that it canonicalizes and transports no
 longer has the function of the original.  It is a *no-op* if it leads to the very same bits, which a rule below must
 explain.  Any other mutant is a survivor, and must be explained by a rule of the second list.
+
+`make test` breaks each table in a quarter of these ways, others for every table; `make test-all` in all, and counts them.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
+from zlib import crc32
 
 import pytest
 import torch
 import transformers
 from einops import rearrange
 
+from helpers.classes import ALL
 from helpers.random_models import random_model, rope
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin import families as fam
@@ -30,6 +35,7 @@ from onebasin.families import Rep
 from onebasin.spec import Axis, Leaf, ModelSpec
 from onebasin.verification.verify import output_drift
 
+EVERY = 4  # one mutant of so many is tried by `make test`
 MOVED = 1e-6  # relative to the size of the outputs; the unmutated tables move them by 1e-14
 
 # One configuration per table, with every bias there can be, and as square as possible, so that exchanging the two axes
@@ -360,11 +366,13 @@ def test_the_unmutated_table_is_exact(bench):
 def test_every_mutant_is_killed_or_explained(bench):
     table, bench = bench
     counts, unexplained = Counter(), []
-    for mutant in mutants(bench.spec):
+    for mutant in islice(mutants(bench.spec), 0 if ALL else crc32(table.encode()) % EVERY, None, 1 if ALL else EVERY):
         verdict = bench.verdict(mutant)
         counts[verdict] += 1
         rules = {"no-op": NO_OPS, "survived": EQUIVALENT}.get(verdict)
         if rules is not None and reason(rules, bench, mutant) is None:
             unexplained.append((verdict, mutant.kind, mutant.name))
     assert unexplained == []
-    assert tuple(counts[verdict] for verdict in ("refused", "moved", "no-op", "survived")) == LEDGER[table]
+    assert all(counts[verdict] > 0 for verdict in ("refused", "moved", "no-op"))
+    if ALL:
+        assert tuple(counts[verdict] for verdict in ("refused", "moved", "no-op", "survived")) == LEDGER[table]

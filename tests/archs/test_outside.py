@@ -14,7 +14,8 @@ import torch
 import transformers
 from torch import Tensor
 
-from helpers.random_models import CLASSES, config_of, random_model
+from helpers.classes import every_class, predicting
+from helpers.random_models import config_of, random_model
 from onebasin import Checkpoint, canonicalize
 from onebasin import families as fam
 from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model
@@ -34,7 +35,6 @@ SETTINGS = (  # the first shape of each is tied and has every bias, the second i
     {"tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False, "qkv_bias": False,
      "hidden_act": "relu", "activation_function": "relu", "pooler_act": "relu"},
 )  # fmt: skip
-MODELS = [(model_type, name, variant) for model_type, name in CLASSES for variant in (0, 1)]
 
 
 def config_for(model_type: str, variant: int) -> transformers.PreTrainedConfig:
@@ -214,10 +214,7 @@ def make(tmp_path):
     return build
 
 
-every_model = pytest.mark.parametrize(("model_type", "name", "variant"), MODELS, ids=[f"{n}-{s}" for _, n, s in MODELS])
-
-
-@every_model
+@every_class(variant=(0, 1))
 def test_each_family_is_exact_and_nothing_just_outside_is(make, model_type, name, variant):
     bench = Bench(canonicalize(make(model_type, name, variant)).checkpoint)
     assert min(space.size for space in bench.spec.spaces.values()) >= 2
@@ -232,7 +229,9 @@ def test_each_family_is_exact_and_nothing_just_outside_is(make, model_type, name
 
 
 def test_the_models_show_every_family_that_an_architecture_can_have(make):
-    specs = [canonicalize(make(*model)).checkpoint.spec for model in MODELS]
+    models = [(kind, predicting(kind), variant) for kind in SEEDS for variant in (0, 1)]
+    models += [("bert", "BertForSequenceClassification", variant) for variant in (0, 1)]  # it has a pooler
+    specs = [canonicalize(make(*model)).checkpoint.spec for model in models]
     seen = {spec.family(space) for spec in specs for space in spec.spaces}
     assert seen == {*OUTSIDE, fam.INVERTIBLE}
 

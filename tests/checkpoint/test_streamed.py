@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
-from helpers.random_models import CLASSES, IDS, random_folder
+from helpers.classes import one_of_each_type
+from helpers.random_models import CLASSES, random_folder
 from onebasin import Checkpoint
 from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 from onebasin.checkpoint.streamed import streamed_model
 
 
-@pytest.mark.parametrize(("model_type", "name"), CLASSES, ids=IDS)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@one_of_each_type(dtype=[torch.float64, torch.float32])
 def test_it_says_what_the_whole_model_says(tmp_path, model_type, name, dtype):
     checkpoint = Checkpoint.open(random_folder(tmp_path, model_type, name, 1))
     inputs = probe_inputs(checkpoint.spec)

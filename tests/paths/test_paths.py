@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from helpers.random_models import CLASSES, config_of, needs_circuits, random_folder, random_model
+from helpers.classes import one_of_each_type
+from helpers.random_models import config_of, needs_circuits, random_folder, random_model
 from helpers.tiny import F64, TINY, predicted
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.archs.rotary import before_5
@@ -33,10 +34,9 @@ def run(model: torch.nn.Module, checkpoint: Checkpoint) -> dict[str, torch.Tenso
     return outputs(model, checkpoint.spec, probe_inputs(checkpoint.spec, length=9))
 
 
-@pytest.mark.parametrize("model_type_and_class", CLASSES, ids=[name for _, name in CLASSES])
+@one_of_each_type()
 @pytest.mark.parametrize("kind", ["factor", "circuit"])
-def test_both_ends_are_the_models_themselves(tmp_path, kind, model_type_and_class):
-    model_type, name = model_type_and_class
+def test_both_ends_are_the_models_themselves(tmp_path, kind, model_type, name):
     a, b = (Checkpoint.open(random_folder(tmp_path / str(i), model_type, name, 6, i)) for i in (0, 1))
     if kind == "circuit" and model_type == "qwen3":
         with pytest.raises(NotExpressible, match="normalises queries and keys"):

@@ -9,10 +9,10 @@ import pytest
 import torch
 import transformers
 
+from helpers.classes import one_of_each_type
 from helpers.exactness import EXACT, NOTHING
 from helpers.growing import drift, growths
 from helpers.learning import TINY, taught_by
-from helpers.pairs import CLASSES as ONE_EACH
 from helpers.pairs import apart, open_random, scrambled
 from helpers.random_models import random_model
 from onebasin import Alignment, Checkpoint, describe_pair, transport, widen
@@ -35,11 +35,10 @@ def align(a: Checkpoint, b: Checkpoint) -> Aligned:
     return Weight().run(Ensemble.of([a, b]), None, Job(torch.device("cpu")))
 
 
-@pytest.mark.parametrize("larger_first", [True, False])
-@pytest.mark.parametrize("model_type", ONE_EACH)
+@one_of_each_type(larger_first=[True, False])
 @pytest.mark.filterwarnings("ignore:size or eps")
-def test_a_scrambled_larger_copy_is_found_again(tmp_path, model_type, larger_first):
-    small = open_random(tmp_path / "m", model_type, 3, 5)
+def test_a_scrambled_larger_copy_is_found_again(tmp_path, model_type, name, larger_first):
+    small = open_random(tmp_path / "m", model_type, 3, 5, name)
     *_, settings = growths(canonical_spec(small))
     scrambled(widen(small, settings), 7).save(tmp_path / "large", dtype="F64")
     large = Checkpoint.open(tmp_path / "large")

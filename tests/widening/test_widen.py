@@ -6,7 +6,8 @@ import pytest
 import torch
 import transformers
 
-from helpers.exactness import EXACT, every_class
+from helpers.classes import one_of_each_type, place_of, some
+from helpers.exactness import EXACT
 from helpers.growing import drift, growths
 from helpers.random_models import random_folder
 from onebasin import Checkpoint, canonicalize, widen
@@ -18,12 +19,11 @@ from onebasin.widening.embeddings import EXTRA
 from onebasin.widening.target import fields_of, sizes_of
 
 
-@every_class
-@pytest.mark.parametrize(("seed", "extra"), list(enumerate(EXTRA)))
-def test_every_dimension_alone_and_together(tmp_path, model_type, name, seed, extra):
-    small = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, seed))
+@one_of_each_type(extra=EXTRA)
+def test_every_dimension_alone_and_together(tmp_path, model_type, name, extra):
+    small = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, EXTRA.index(extra)))
     before = sizes_of(small.spec)
-    for settings in growths(canonical_spec(small)):
+    for settings in some(list(growths(canonical_spec(small))), place_of(model_type, name), 2):
         large = widen(small, settings, extra=extra).in_memory()
         after = sizes_of(large.spec)
         assert after != before
@@ -31,7 +31,7 @@ def test_every_dimension_alone_and_together(tmp_path, model_type, name, seed, ex
         assert drift(small, large) < EXACT
 
 
-@every_class
+@one_of_each_type()
 def test_the_result_is_a_stock_model(tmp_path, model_type, name):
     small = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, 1))
     *_, settings = growths(canonical_spec(small))
@@ -47,7 +47,7 @@ def test_the_result_is_a_stock_model(tmp_path, model_type, name):
     assert drift(small, again) < EXACT
 
 
-@every_class
+@one_of_each_type()
 def test_another_eps_stretches_the_stream_where_it_can(tmp_path, model_type, name):
     small = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, 2))
     free, field = canonical_spec(small), fields_of(small.spec)["eps"]

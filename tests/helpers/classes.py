@@ -1,0 +1,55 @@
+"""Which classes of the registry a property is tried on, and with which of its options.
+
+The registry grows, so `make test` looks at a class only once or twice: at every class where its own table or head could
+be wrong, at one class of each model type where the code is the same for all its heads, and with one option of several,
+taken in turn.  `make test-all` (ONEBASIN_EXAMPLES above 1) tries every class with every option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from helpers.examples import TIMES
+from helpers.random_models import CLASSES
+from onebasin.archs import known
+
+ALL = TIMES > 1
+
+
+def predicting(model_type: str) -> str:
+    """The first class of a model type that has a head, or the only one there is."""
+    names = known()[model_type]
+    return next((name for name in names if "For" in name or "LMHead" in name), names[-1])
+
+
+def some(options: Sequence[Any], place: int, count: int = 1) -> list[Any]:
+    """`count` neighbours among the options, from a place on; or all of them."""
+    return list(options) if ALL else [options[(place + i) % len(options)] for i in range(min(count, len(options)))]
+
+
+def place_of(model_type: str, name: str) -> int:
+    """Where a class begins to choose.  It does not depend on other model types, and neighbours begin at neighbours."""
+    return crc32(model_type.encode()) + known()[model_type].index(name)
+
+
+def every_class(**options: Sequence[Any]) -> pytest.MarkDecorator:
+    """Each class; with one of the values of each option in turn, such as `every_class(seed=range(6))`."""
+    return _chosen(CLASSES, options)
+
+
+def one_of_each_type(**options: Sequence[Any]) -> pytest.MarkDecorator:
+    """One class of each model type, with a head."""
+    return _chosen(CLASSES if ALL else [(kind, predicting(kind)) for kind in known()], options)
+
+
+def _chosen(classes: list[tuple[str, str]], options: dict[str, Sequence[Any]]) -> pytest.MarkDecorator:
+    rows = [
+        (*of, *values) for of in classes for values in product(*(some(x, place_of(*of)) for x in options.values()))
+    ]
+    ids = ["-".join([name, *map(str, values)]) for _, name, *values in rows]
+    return pytest.mark.parametrize(("model_type", "name", *options), rows, ids=ids)
