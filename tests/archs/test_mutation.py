@@ -5,7 +5,7 @@ changed.  It is *killed* if the table or the library refuses it, or if the model
 longer has the function of the original.  It is a *no-op* if it leads to the very same bits, which a rule below must
 explain.  Any other mutant is a survivor, and must be explained by a rule of the second list.
 
-`make test` breaks each table in a quarter of these ways, others for every table; `make test-all` in all, and counts them.
+`make test` breaks each table in a quarter of these ways; `make test-all` in all of them, and counts them.
 """
 
 from __future__ import annotations

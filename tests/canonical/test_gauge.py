@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 
-from helpers.classes import one_of_each_type
+from helpers.classes import one_of_each_kind
 from helpers.exactness import EXACT, answers, drift, drift_from
 from helpers.rewriting import folded, refusal, setter
 from onebasin import Checkpoint, canonicalize, in_gauge_of
@@ -16,14 +16,14 @@ from onebasin.canonical import rewrites
 from onebasin.errors import Incompatible
 
 
-@one_of_each_type()
+@one_of_each_kind()
 def test_the_gauge_of_a_tied_model_is_refused(make, model_type, name):
     a = make(model_type, name, 5, tied=True)
     if a.spec.tied:
         assert "ties its head" in refusal(in_gauge_of, a, canonicalize(a).checkpoint).what
 
 
-@one_of_each_type()
+@one_of_each_kind()
 def test_a_model_in_its_own_gauge_is_itself(make, model_type, name):
     a = make(model_type, name, 5, tied=False)
     form = canonicalize(a).checkpoint
@@ -38,7 +38,7 @@ def test_a_model_in_its_own_gauge_is_itself(make, model_type, name):
         assert bias is None or torch.allclose(folded(back)[bias], folded(a)[bias], atol=1e-12)
 
 
-@one_of_each_type()
+@one_of_each_kind()
 def test_a_norm_and_its_readers_share_a_gain_in_any_way(make, model_type, name):
     """Any gains leave the function as it is, also in another model's gauge; behind an RMSNorm the midpoint, too."""
     a, b = make(model_type, name, 5, tied=False), make(model_type, name, 5, weights=99, tied=False)

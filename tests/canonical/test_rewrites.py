@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import pytest
 import torch
 
 from helpers.classes import one_of_each_type

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from helpers.random_models import CLASSES, IDS, random_folder
+from helpers.classes import any_of_each_type
+from helpers.random_models import random_folder
 
 FEW = ("--task", "synthetic", "--samples", "6", "--points", "3", "--json")
 
 
-@pytest.mark.parametrize(("model_type", "name"), CLASSES, ids=IDS)
+@any_of_each_type()
 def test_every_class_is_measured(cli, tmp_path: Path, model_type: str, name: str) -> None:
     a, b = (random_folder(tmp_path / x, model_type, name, 3, i) for i, x in enumerate("ab"))
     length = () if model_type == "vit" else ("--length", "5")

@@ -63,13 +63,12 @@ def test_the_guide_works_as_written(tree):
 
 
 def test_the_tests_take_up_the_guides_architecture(tree):
-    chosen = [f"{seed}-{name}" for seed in (4, 5) for name in PHI] + [f"{name}-" for name in PHI]
     done = in_tree(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
-                   "tests/archs/test_exact.py", "tests/archs/test_outside.py", "-k", " or ".join(chosen))  # fmt: skip
+                   "tests/archs/test_exact.py", "tests/archs/test_outside.py", "-k", "Phi")  # fmt: skip
     assert done.returncode == 0, done.stdout
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None
-    assert int(passed[1]) >= 40  # five properties of four classes with two seeds, and nothing outside
+    assert int(passed[1]) >= 11  # two properties of each of four classes, and three of one of them
 
 
 def test_the_pages_take_up_the_guides_architecture(tree):

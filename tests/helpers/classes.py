@@ -1,13 +1,14 @@
 """Which classes of the registry a property is tried on, and with which of its options.
 
 The registry grows, so `make test` looks at a class only once or twice: at every class where its own table or head could
-be wrong, at one class of each model type where the code is the same for all its heads, and with one option of several,
-taken in turn.  `make test-all` (ONEBASIN_EXAMPLES above 1) tries every class with every option.
+be wrong, at one class of each model type where the code is the same for all its heads, at one of each kind where it is
+the same for all tables; and with one option of several, taken in turn.  `make test-all` (ONEBASIN_EXAMPLES above 1)
+tries every class with every option.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 from zlib import crc32
@@ -19,6 +20,7 @@ from helpers.random_models import CLASSES
 from onebasin.archs import known
 
 ALL = TIMES > 1
+KINDS = ("gpt2", "gpt_neox", "llama", "qwen3", "bert", "vit")  # tables with every operation that there is
 
 
 def predicting(model_type: str) -> str:
@@ -44,12 +46,24 @@ def every_class(**options: Sequence[Any]) -> pytest.MarkDecorator:
 
 def one_of_each_type(**options: Sequence[Any]) -> pytest.MarkDecorator:
     """One class of each model type, with a head."""
-    return _chosen(CLASSES if ALL else [(kind, predicting(kind)) for kind in known()], options)
+    return _chosen(CLASSES if ALL else _predicting(known()), options)
+
+
+def any_of_each_type() -> pytest.MarkDecorator:
+    """One class of each model type, heads and bare models in turn."""
+    return _chosen([(kind, x) for kind, names in known().items() for x in some(names, crc32(kind.encode()))], {})
+
+
+def one_of_each_kind(**options: Sequence[Any]) -> pytest.MarkDecorator:
+    """One class of each model type that differs in kind from the others."""
+    return _chosen(CLASSES if ALL else _predicting(KINDS), options)
+
+
+def _predicting(model_types: Iterable[str]) -> list[tuple[str, str]]:
+    return [(model_type, predicting(model_type)) for model_type in model_types]
 
 
 def _chosen(classes: list[tuple[str, str]], options: dict[str, Sequence[Any]]) -> pytest.MarkDecorator:
-    rows = [
-        (*of, *values) for of in classes for values in product(*(some(x, place_of(*of)) for x in options.values()))
-    ]
+    rows = [(*of, *values) for of in classes for values in product(*(some(x, place_of(*of)) for x in options.values()))]
     ids = ["-".join([name, *map(str, values)]) for _, name, *values in rows]
     return pytest.mark.parametrize(("model_type", "name", *options), rows, ids=ids)

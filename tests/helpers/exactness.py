@@ -26,8 +26,6 @@ def drift(a: Checkpoint, b: Checkpoint, alignment: Alignment = NOTHING) -> float
     return drift_from(answers(a), a, b, alignment)
 
 
-def drift_from(
-    before: dict[str, torch.Tensor], a: Checkpoint, b: Checkpoint, alignment: Alignment = NOTHING
-) -> float:
+def drift_from(before: dict[str, torch.Tensor], a: Checkpoint, b: Checkpoint, alignment: Alignment = NOTHING) -> float:
     """The same, where a's outputs are at hand: one model less is run."""
     return relative(output_drift(answers(b), before, a.spec, alignment), before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from helpers.classes import predicting
 from helpers.random_models import config_of, random_model
 from onebasin import Alignment, Checkpoint, transport
 from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
@@ -25,7 +26,7 @@ def open_random(folder, model_type: str, seed: int, weights: int, name: str = ""
     for field, value in (WIDE | changes).items():
         if hasattr(config, field):
             setattr(config, field, value)
-    random_model(name or CLASSES[model_type], config, weights).save_pretrained(folder)
+    random_model(name or CLASSES.get(model_type) or predicting(model_type), config, weights).save_pretrained(folder)
     return Checkpoint.open(folder)
 
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from helpers.classes import one_of_each_kind, one_of_each_type
 from helpers.matching import align, match, preset
-from helpers.pairs import CLASSES, apart, average, open_random, scrambled
+from helpers.pairs import apart, average, open_random, scrambled
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin import families as fam
 from onebasin.checkpoint.model import constant
@@ -41,10 +42,9 @@ def make(tmp_path):
     )
 
 
-@pytest.mark.parametrize("model_type", CLASSES)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_scrambled_copy_comes_back_by_weights_alone(make, model_type, seed):
-    form = canonicalize(make(model_type, seed)).checkpoint.in_memory()
+@one_of_each_type(seed=[1, 2])
+def test_a_scrambled_copy_comes_back_by_weights_alone(make, model_type, name, seed):
+    form = canonicalize(make(model_type, seed, name=name)).checkpoint.in_memory()
     copy = scrambled(form, seed)
     matched = match(Pair.of(form, copy))
     assert apart(form, average(form, transport(copy, matched.alignment))) < 1e-6
@@ -97,9 +97,9 @@ def test_options_of_activation_matching_are_checked(wrong):
         ActivationMatching(**wrong)
 
 
-@pytest.mark.parametrize("model_type", CLASSES)
-def test_the_distance_never_rises_and_a_model_matches_itself(make, model_type):
-    a, b = (canonicalize(make(model_type, weights=w)).checkpoint.in_memory() for w in (0, 1))
+@one_of_each_kind()
+def test_the_distance_never_rises_and_a_model_matches_itself(make, model_type, name):
+    a, b = (canonicalize(make(model_type, weights=w, name=name)).checkpoint.in_memory() for w in (0, 1))
     distances = match(Pair.of(a, b)).distances
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(distances[1:]))
     assert distances[-1] < distances[0]

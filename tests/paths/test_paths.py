@@ -34,8 +34,7 @@ def run(model: torch.nn.Module, checkpoint: Checkpoint) -> dict[str, torch.Tenso
     return outputs(model, checkpoint.spec, probe_inputs(checkpoint.spec, length=9))
 
 
-@one_of_each_type()
-@pytest.mark.parametrize("kind", ["factor", "circuit"])
+@one_of_each_type(kind=["factor", "circuit"])
 def test_both_ends_are_the_models_themselves(tmp_path, kind, model_type, name):
     a, b = (Checkpoint.open(random_folder(tmp_path / str(i), model_type, name, 6, i)) for i in (0, 1))
     if kind == "circuit" and model_type == "qwen3":

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from helpers.classes import one_of_each_type
+from helpers.classes import any_of_each_type
 from helpers.random_models import random_folder, random_model
 from helpers.task_files import bert, gpt2, vit
 from onebasin import Checkpoint
@@ -19,7 +19,7 @@ from onebasin.tasks import IGNORED, LANGUAGE, load_task, synthetic_task
 from onebasin.tasks.synthetic import dead_leaves
 
 
-@one_of_each_type()
+@any_of_each_type()
 def test_every_model_reads_what_is_made_for_it(tmp_path: Path, model_type: str, name: str) -> None:
     checkpoint = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, 0))
     task = synthetic_task([checkpoint], samples=3, length=None if model_type == "vit" else 5)

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from helpers.classes import one_of_each_type, place_of, some
+from helpers.classes import one_of_each_kind, one_of_each_type, place_of, some
 from helpers.exactness import EXACT
 from helpers.growing import drift, growths
 from helpers.random_models import random_folder
@@ -19,11 +19,11 @@ from onebasin.widening.embeddings import EXTRA
 from onebasin.widening.target import fields_of, sizes_of
 
 
-@one_of_each_type(extra=EXTRA)
+@one_of_each_kind(extra=EXTRA)
 def test_every_dimension_alone_and_together(tmp_path, model_type, name, extra):
     small = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, EXTRA.index(extra)))
     before = sizes_of(small.spec)
-    for settings in some(list(growths(canonical_spec(small))), place_of(model_type, name), 2):
+    for settings in some(list(growths(canonical_spec(small))), place_of(model_type, name), 3):
         large = widen(small, settings, extra=extra).in_memory()
         after = sizes_of(large.spec)
         assert after != before
