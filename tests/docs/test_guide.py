@@ -1,4 +1,4 @@
-"""The guides to a new architecture and to a new method work as written, and wrong tables are noticed."""
+"""The guide to a new architecture works as written, and wrong tables are noticed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import transformers
 
-from helpers.pages import DOCS, ROOT, blocks
-from helpers.random_models import byte_llama, config_of, random_model, rope
+from helpers.pages import ROOT, blocks
+from helpers.random_models import config_of, random_model, rope
 from onebasin.archs import known, registry
 from onebasin.archs.rotary import rope_parameters
 
@@ -81,28 +81,6 @@ def test_the_pages_take_up_the_guides_architecture(tree):
     done = in_tree(tree, *command.split(), "-p", "no:cacheprovider", "-p", "no:xdist", ONEBASIN_WRITE="1")
     assert done.returncode == 0, done.stdout
     assert all(re.search(r"\bphi\b", page.read_text()) for page in pages)
-
-
-def test_the_guide_to_a_method_works_as_written(tmp_path):
-    """One file, and the method is in the help, in recipes and in the table of the documentation."""
-    (method,) = blocks(DOCS / "architecture.md", "python")
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    table = "-c", "from onebasin.methods.registry import table; print(table())"
-    row = "| `example` | nothing | leaves the models as they are |"
-    assert row not in in_tree(tmp_path, *table).stdout
-    (tmp_path / "src" / "onebasin" / "methods" / "example.py").write_text(method, encoding="utf-8")
-    assert row in in_tree(tmp_path, *table).stdout
-    text = in_tree(tmp_path, "-m", "onebasin", "align", "--help").stdout
-    assert "example leaves the models as they are" in re.sub(r"[│\s]+", " ", text)
-    a, b = byte_llama(tmp_path / "A"), byte_llama(tmp_path / "B", 1)
-    align = "-m", "onebasin", "align", str(a), str(b), "--method", "example"
-    done = in_tree(tmp_path, *align, "-o", "OUT", "--set", "example.strength=0.5")
-    assert done.returncode == 0, done.stderr
-    certificate = json.loads((tmp_path / "OUT" / "certificate.json").read_text())
-    assert certificate["distance_after"] == certificate["distance_before"]
-    refused = in_tree(tmp_path, *align, "-o", "NONE", "--set", "example.strength=1.5")
-    assert refused.returncode == 2
-    assert "example.strength is out of range" in refused.stderr
 
 
 @pytest.fixture

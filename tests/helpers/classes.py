@@ -8,7 +8,7 @@ tries every class with every option.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 from zlib import crc32
@@ -57,6 +57,19 @@ def any_of_each_type() -> pytest.MarkDecorator:
 def one_of_each_kind(**options: Sequence[Any]) -> pytest.MarkDecorator:
     """One class of each model type that differs in kind from the others."""
     return _chosen(CLASSES if ALL else _predicting(KINDS), options)
+
+
+def in_turn(whole: int = 1, **axes: Sequence[Any] | Mapping[str, Any]) -> pytest.MarkDecorator:
+    """Parametrise by the combinations of the first axes (`whole` of them), each with one value of each later axis.
+
+    `in_turn(name=TINY, side=["one", "two"])` tries each name with one side; a mapping gives its values ids.
+    """
+    named = [dict(axis) if isinstance(axis, Mapping) else {str(x): x for x in axis} for axis in axes.values()]
+    rows = []
+    for i, first in enumerate(product(*named[:whole])):
+        rows += [(*first, *rest) for rest in product(*(some(list(axis), i) for axis in named[whole:]))]
+    values = [tuple(axis[key] for axis, key in zip(named, row, strict=True)) for row in rows]
+    return pytest.mark.parametrize(tuple(axes), values, ids=["-".join(row) for row in rows])
 
 
 def _predicting(model_types: Iterable[str]) -> list[tuple[str, str]]:

@@ -65,15 +65,21 @@ def stop_at(step: int, how: signal.Signals, progress) -> None:
     ids=["permutations", "two sides, dropout", "muon", "where the path is highest", "charts that move along", "lowest"],
 )
 def test_a_signal_stops_between_steps_and_the_run_goes_on_to_the_same_result(root, tmp_path, how, options):
+    options = {"steps": 24, "eval_every": 8, **options}
     torch.manual_seed(5)
     whole = run(root, NAME, None, **options)
     torch.manual_seed(5)
-    with pytest.raises(Stopped, match=f"stopped by {how.name} after step 2"):
-        run(root, NAME, tmp_path, partial(stop_at, 22, how), **options)
-    assert 20 < load_state(tmp_path)[1]["step"] < RUN["steps"]
+    with pytest.raises(Stopped, match=f"stopped by {how.name} after step 1"):
+        run(root, NAME, tmp_path, partial(stop_at, 11, how), **options)
+    assert 10 < load_state(tmp_path)[1]["step"] < options["steps"]
     torch.manual_seed(99)  # whatever happened in between
     assert same(run(root, NAME, tmp_path, **options), whole)
-    assert not same(run(root, NAME, None, **{**options, "seed": 1}), whole)  # the control
+
+
+def test_another_seed_gives_another_result(root):
+    plain, again, other = (run(root, NAME, None, steps=4, eval_every=2, seed=seed) for seed in (0, 0, 1))
+    assert same(plain, again)
+    assert not same(plain, other)
 
 
 def test_a_kill_at_any_moment_loses_only_the_steps_since_the_last_state(root, tmp_path):
@@ -166,6 +172,7 @@ def test_handlers_of_signals_are_put_back(root):
 
 
 SHARED = {"steps": 8, "eval_every": 4, "batch": 16}
+ALONE_AND_TOGETHER = {"plain": {}, "lowest": LOWEST}
 
 
 def free_port() -> int:
@@ -174,18 +181,25 @@ def free_port() -> int:
         return taken.getsockname()[1]
 
 
-def share_of_run(rank: int, root: Path, out: Path, port: int, options: dict[str, Any]) -> None:
+def share_of_runs(rank: int, root: Path, out: Path, port: int) -> None:
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2")
-    learned = run(root, NAME, None, **SHARED, **options)
+    learned = [run(root, NAME, None, **SHARED, **options) for options in ALONE_AND_TOGETHER.values()]
     if not rank:
-        torch.save(numbers(learned), out)
+        torch.save([numbers(x) for x in learned], out)
 
 
-@pytest.mark.parametrize("options", [{}, LOWEST], ids=["plain", "lowest"])
-def test_two_processes_do_what_one_does(root, tmp_path, options):
-    multiprocessing.spawn(share_of_run, (root, tmp_path / "maps.pt", free_port(), options), nprocs=2)
-    together = torch.load(tmp_path / "maps.pt")
+@pytest.fixture(scope="module")
+def shared_runs(root, tmp_path_factory) -> dict[str, dict[str, torch.Tensor]]:
+    """What two processes learn: both runs one after the other, for starting processes takes longest."""
+    out = tmp_path_factory.mktemp("shared") / "maps.pt"
+    multiprocessing.spawn(share_of_runs, (root, out, free_port()), nprocs=2)
+    return dict(zip(ALONE_AND_TOGETHER, torch.load(out), strict=True))
+
+
+@pytest.mark.parametrize("kind", ALONE_AND_TOGETHER)
+def test_two_processes_do_what_one_does(root, shared_runs, kind):
+    together, options = shared_runs[kind], ALONE_AND_TOGETHER[kind]
     alone = numbers(run(root, NAME, None, **SHARED, **options))
     other = numbers(run(root, NAME, None, **{**SHARED, "batch": 8}, **options))
     assert together.keys() == alone.keys()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from helpers.classes import in_turn
 from helpers.learning import (
     EVERYTHING,
     F64,
     NAMES,
+    TINY,
     inputs_of,
     objective,
     run,
@@ -44,7 +46,7 @@ def test_a_planted_symmetry_is_found_back(root, name, tmp_path):
     a, b = planted(root, name, 0.2 if "LM" in name else 0.8)
     b.save(tmp_path / "b", dtype="F64")
     b = Checkpoint.open(tmp_path / "b")
-    options = LearnedMatching(steps=150, batch=32, lr=1e-2, eval_every=50, dtype="float64")
+    options = LearnedMatching(steps=80, batch=32, lr=2e-2, eval_every=40, dtype="float64")
     samples, held = (512, 256) if "LM" in name else (5000, 1000)
     start = as_they_are(Ensemble.of([a, b]))
     learned = learn(start, taught_by(a, samples), held, options, variation({"law": "half"}))
@@ -83,9 +85,9 @@ def test_by_the_law_of_the_highest_place_the_state_with_the_lowest_one_is_kept(r
 HEADS = {"path": "circuit", "learn": ("residual", "heads"), "paper": {"permutations": "straight-through"}}
 
 
-@NAMES
-@pytest.mark.parametrize(
-    "options", [{}, {"two_sided": True}, EVERYTHING, HEADS], ids=["one", "two", "everything", "circuit"]
+@in_turn(
+    name=list(TINY),
+    options={"everything": EVERYTHING, "two": {"two_sided": True}, "circuit": HEADS, "one": {}},
 )
 def test_the_aligned_model_is_b_exactly(root, name, options):
     if options.get("path") == "circuit":

@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from helpers.learning import EVERYTHING, F64, NAMES, assignments, inputs_of, objective, share, taught_by
+from helpers.classes import in_turn
+from helpers.learning import EVERYTHING, F64, NAMES, TINY, assignments, inputs_of, objective, share, taught_by
 from helpers.random_models import needs_circuits
 from onebasin import transport
 from onebasin.errors import NotInFamily
 from onebasin.paths import path_between
 
 
-@NAMES
-@pytest.mark.parametrize("path", ["factor", "circuit"])
-@pytest.mark.parametrize("options", [{}, {"two_sided": True}, EVERYTHING], ids=["one", "two", "everything"])
+@in_turn(
+    2, name=list(TINY), options={"one": {}, "two": {"two_sided": True}, "everything": EVERYTHING},
+    path=["factor", "circuit"],
+)  # fmt: skip
 def test_the_stacked_model_is_the_path_between_the_moved_checkpoints(root, name, path, options):
     if (name, path) == ("BertForSequenceClassification", "circuit") and "paper" not in options:
         with pytest.raises(NotInFamily, match="no symmetry with continuous coordinates"):  # the stream only permutes
@@ -100,12 +102,14 @@ def test_checkpointed_activations_have_the_same_gradients(root, name):
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # what torch's compiler does
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"recentre_every": 1}, {"learn": ("residual", "gains"), "paper": {"scale": True}}],
-    ids=["plain", "moving", "gains"],
+@in_turn(
+    name=["GPT2LMHeadModel", "LlamaForCausalLM"],
+    options={
+        "moving": {"recentre_every": 1},
+        "gains": {"learn": ("residual", "gains"), "paper": {"scale": True}},
+        "plain": {},
+    },
 )
-@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM"])
 def test_the_step_is_one_graph_for_the_compiler(root, name, options):
     """Transport, interpolation, model and loss are traced whole, with the gradients of the eager step."""
     made, a, _ = objective(root, name, tokens=1, **options)

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 import torch
 
+from helpers.classes import in_turn
 from helpers.learning import NAMES, RUN, TINY, Telling, inputs_of, taught_by, tensors, variation, write
 from helpers.random_models import needs_circuits
 from onebasin import Alignment, Checkpoint, transport
@@ -93,8 +94,7 @@ def test_zero_latents_give_the_weighted_mean_exactly(models, name):
         assert found.equal(mixture([end[parameter] for end in ends], running_shares(at))), parameter
 
 
-@NAMES
-@pytest.mark.parametrize("two_sided", [False, True])
+@in_turn(name=list(TINY), two_sided=[False, True])
 def test_the_model_at_a_point_is_the_mean_of_the_moved_models(models, name, two_sided):
     forms = forms_of(models[name])
     made = objective(forms, two_sided=two_sided, tokens=int(two_sided))
@@ -126,10 +126,7 @@ def test_circuits_add_up(models, name):
 SOFT_CIRCUITS = {"path": "circuit", "learn": ("residual", "qk", "ov", "heads"), "paper": {"permutations": "soft"}}
 
 
-@NAMES
-@pytest.mark.parametrize(
-    "options", [SOFT_CIRCUITS, {"two_sided": True, "loss": "agreement"}], ids=["soft", "agreement"]
-)
+@in_turn(name=list(TINY), options={"soft": SOFT_CIRCUITS, "agreement": {"two_sided": True, "loss": "agreement"}})
 def test_gradient_against_finite_differences(models, name, options):
     if options.get("path") == "circuit":
         needs_circuits(name)
@@ -181,11 +178,10 @@ def planted(model, folder, size):
     return [form, *(Checkpoint.open(folder / str(m)) for m in (0, 1))]
 
 
-@pytest.mark.parametrize("options", [{}, {"two_sided": True}], ids=["one stands still", "all move"])
-@pytest.mark.parametrize("name", [GPT, "LlamaForCausalLM"])
+@in_turn(name=[GPT, "LlamaForCausalLM"], options={"one stands still": {}, "all move": {"two_sided": True}})
 def test_planted_symmetries_are_found_back(models, name, options, tmp_path):
     copies = planted(models[name][0], tmp_path, 0.2)
-    settings = {"steps": 150, "batch": 32, "lr": 1e-2, "eval_every": 50, "dtype": "float64", "alpha": 1.0, **options}
+    settings = {"steps": 80, "batch": 32, "lr": 2e-2, "eval_every": 40, "dtype": "float64", "alpha": 1.0, **options}
     start = begun(copies, (None, None, None))
     learned = learn(start, taught_by(copies[0], 512), 256, LearnedMatching(**settings))
     inputs = inputs_of(copies[0], 64, seed=9)
@@ -283,14 +279,22 @@ def stop_at(step: int, progress: Step) -> None:
 def test_a_stopped_run_goes_on_to_the_same_result(models, tmp_path, options):
     g = Alignment.random(forms_of(models[GPT])[0].spec, 5)
     torch.manual_seed(5)
+    options = {"steps": 24, "eval_every": 8, **options}
     whole = run(models[GPT], starts=(None, g, None), **options)
     torch.manual_seed(5)
     with pytest.raises(Stopped):
-        run(models[GPT], tmp_path, partial(stop_at, 22), (None, g, None), **options)
+        run(models[GPT], tmp_path, partial(stop_at, 11), (None, g, None), **options)
     torch.manual_seed(99)  # whatever happened in between; the bases come from the folder, too
     assert same(run(models[GPT], tmp_path, **options), whole)
-    assert not same(run(models[GPT], starts=(None, g, None), **{**options, "alpha": 0.3}), whole)  # the control
-    assert not same(run(models[GPT], **options), whole)  # nor from elsewhere
+
+
+def test_another_law_or_start_gives_another_result(models):
+    g = Alignment.random(forms_of(models[GPT])[0].spec, 5)
+    short = {"steps": 4, "eval_every": 2}
+    whole = run(models[GPT], starts=(None, g, None), **short)
+    assert same(run(models[GPT], starts=(None, g, None), **short), whole)
+    assert not same(run(models[GPT], starts=(None, g, None), **short, alpha=0.3), whole)
+    assert not same(run(models[GPT], **short), whole)
 
 
 def test_progress_names_the_place(models):

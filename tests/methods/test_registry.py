@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -69,7 +70,7 @@ def test_a_section_is_read_as_it_was_written(name):
     variants = [default, methods()[name](), *changed(default)]
     assert len(variants) > len(known_keys(methods()[name]))
     for method in variants:
-        sections = yaml.safe_load(yaml.safe_dump(write_method(method)))
+        sections = yaml.load(yaml.dump(write_method(method), Dumper=yaml.CSafeDumper), Loader=yaml.CSafeLoader)
         assert name in sections
         for device in (CPU, GPU):
             left = {**sections, "other": 1}
@@ -162,36 +163,64 @@ def extended(tmp_path_factory) -> Path:
     return root
 
 
-def run(root: Path | None, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Python in a process of its own, with the package in `root` before the installed one."""
-    here = Path(onebasin.__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(root or here), "COLUMNS": "500"}
-    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, env=environment)
+SEVERAL = """
+import contextlib, io, json, sys
+from onebasin.cli import main
+from onebasin.methods.registry import table
+
+found = {"table": [0, table(), ""]}
+for name, command in json.load(sys.stdin).items():
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main(command)
+    except SystemExit as end:
+        found[name] = [end.code or 0, out.getvalue(), err.getvalue()]
+print(json.dumps(found))
+"""
+
+
+def run(root: Path, **commands: list[object]) -> dict[str, tuple[int, str, str]]:
+    """(exit code, stdout, stderr) of commands in one other process, with the package in `root` before ours."""
+    done = subprocess.run(
+        [sys.executable, "-c", SEVERAL], input=json.dumps(commands, default=str), capture_output=True, text=True,
+        check=False, env={**os.environ, "PYTHONPATH": str(root), "COLUMNS": "500"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_one_file_is_one_more_method(extended, tmp_path):
-    a, b = byte_llama(tmp_path / "a"), byte_llama(tmp_path / "b", 1)
-    shown = run(extended, "-m", "onebasin", "align", "--help")
-    assert shown.returncode == 0, shown.stderr
-    assert "    example     leaves the models as they are\n" in shown.stdout
-    listed = run(extended, "-c", "from onebasin.methods.registry import table; print(table())")
-    assert "| `example` | nothing |" in listed.stdout
-    command = ("-m", "onebasin", "align", a, b, "--method", "example", "--quiet")
-    done = run(extended, *command, "--set", "example.strength=0.5", "-o", tmp_path / "out")
-    assert (done.returncode, done.stderr) == (0, "")
+    models = byte_llama(tmp_path / "a"), byte_llama(tmp_path / "b", 1)
+    align, out = ["align", *models, "--method", "example", "--quiet"], tmp_path / "out"
+    found = run(
+        extended,
+        help=["align", "--help"],
+        align=[*align, "--set", "example.strength=0.5", "-o", out],
+        again=["run", out / "recipe.yaml", "-o", tmp_path / "again"],
+        wrong=[*align, "--set", "example.strength=1.5", "-o", tmp_path / "wrong"],
+    )
+    assert {name: code for name, (code, *_) in found.items()} == {
+        "table": 0,
+        "help": 0,
+        "align": 0,
+        "again": 0,
+        "wrong": 2,
+    }
+    assert "    example     leaves the models as they are\n" in found["help"][1]
+    assert "| `example` | nothing | leaves the models as they are |" in found["table"][1]
+    assert "| `example` |" not in table()  # the package as it is
+    assert found["align"][2] == ""
     recipe = yaml.safe_load((tmp_path / "out" / "recipe.yaml").read_text())
     assert (recipe["method"], recipe["example"]) == ("example", {"strength": 0.5})
     assert certificate(tmp_path / "out")["method"] == "example"
     assert certificate(tmp_path / "out")["output_drift"]["float64"] < 1e-9
-    again = run(extended, "-m", "onebasin", "run", tmp_path / "out" / "recipe.yaml", "-o", tmp_path / "again")
-    assert again.returncode == 0, again.stderr
+    assert certificate(tmp_path / "out")["distance_after"] == certificate(tmp_path / "out")["distance_before"]
     assert same(tmp_path / "out", tmp_path / "again")
-    wrong = run(extended, *command, "--set", "example.strength=1.5", "-o", tmp_path / "wrong")
-    assert wrong.returncode == 2
-    assert "example.strength is out of range" in wrong.stderr
+    assert "example.strength is out of range" in found["wrong"][2]
 
 
-def test_without_the_file_there_is_no_such_method():
-    refused = run(None, "-m", "onebasin", "align", "a", "b", "--method", "example", "-o", "out")
-    assert refused.returncode == 2
-    assert "method has no such choice" in refused.stderr
+def test_without_the_file_there_is_no_such_method(cli):
+    code, _, err = cli("align", "a", "b", "--method", "example", "-o", "out")
+    assert code == 2
+    assert "method has no such choice" in err
