@@ -48,39 +48,71 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
-def in_tree(tree: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+# What somebody does after the guide, in one process: `onebasin verify`, the tests of the new classes, `make pages`.
+AFTERWARDS = """
+import contextlib, io, json, os, sys
+import pytest
+from onebasin.cli import main
+
+def told(call, *arguments):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            code = call(*arguments)
+        except SystemExit as end:
+            code = end.code
+    return [int(code or 0), out.getvalue()]
+
+verify, tests, pages = json.load(sys.stdin)
+found = [told(main, verify), told(pytest.main, tests)]
+os.environ["ONEBASIN_WRITE"] = "1"
+for name in [name for name in sys.modules if name.startswith("helpers")]:
+    del sys.modules[name]
+print(json.dumps([*found, told(pytest.main, pages)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def afterwards(tree: Path) -> dict[str, tuple[int, str]]:
+    """(exit code, stdout) of each."""
+    random_model("PhiForCausalLM", phi_config(5), 5).save_pretrained(tree / "FOLDER")
+    (command,) = re.findall(
+        r"^pages:.*\n\tONEBASIN_WRITE=1 \$\(PY\) -m pytest (.*)$", (tree / "Makefile").read_text(), re.MULTILINE
+    )
+    plain = ["-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain"]
+    tests = ["-q", "tests/archs/test_exact.py", "tests/archs/test_outside.py", "-k", "Phi", *plain]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     paths = os.pathsep.join(str(tree / folder) for folder in ("src", "tests"))
-    return subprocess.run([sys.executable, *arguments], cwd=tree, env={**clean, "PYTHONPATH": paths, **settings},
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", AFTERWARDS], cwd=tree, env={**clean, "PYTHONPATH": paths}, text=True, check=False,
+        capture_output=True, input=json.dumps([["verify", "FOLDER"], tests, [*command.split(), *plain]]),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return dict(zip(("verify", "tests", "pages"), json.loads(done.stdout.splitlines()[-1]), strict=True))
 
 
-def test_the_guide_works_as_written(tree):
-    random_model("PhiForCausalLM", phi_config(5), 5).save_pretrained(tree / "FOLDER")
-    done = in_tree(tree, "-m", "onebasin", "verify", "FOLDER")
-    assert "promise holds" in done.stdout, done.stderr
-    assert done.returncode == 0
+def test_the_guide_works_as_written(afterwards):
+    code, said = afterwards["verify"]
+    assert "promise holds" in said
+    assert code == 0
 
 
-def test_the_tests_take_up_the_guides_architecture(tree):
-    done = in_tree(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
-                   "tests/archs/test_exact.py", "tests/archs/test_outside.py", "-k", "Phi")  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    passed = re.search(r"(\d+) passed", done.stdout)
+def test_the_tests_take_up_the_guides_architecture(afterwards):
+    code, said = afterwards["tests"]
+    assert code == 0, said
+    passed = re.search(r"(\d+) passed", said)
     assert passed is not None
     assert int(passed[1]) >= 11  # two properties of each of four classes, and three of one of them
 
 
-def test_the_pages_take_up_the_guides_architecture(tree):
+def test_the_pages_take_up_the_guides_architecture(afterwards, tree):
     """`make pages`, as the guide says: every list of models has the new one, and the tests of these lists pass."""
-    (command,) = re.findall(
-        r"^pages:.*\n\tONEBASIN_WRITE=1 \$\(PY\) (.*)$", (tree / "Makefile").read_text(), re.MULTILINE
-    )
-    pages = [tree / "README.md", tree / "docs" / "symmetries.md", tree / "docs" / "wrong-commands.md"]
-    assert not any(re.search(r"\bphi\b", page.read_text()) for page in pages)
-    done = in_tree(tree, *command.split(), "-p", "no:cacheprovider", "-p", "no:xdist", ONEBASIN_WRITE="1")
-    assert done.returncode == 0, done.stdout
-    assert all(re.search(r"\bphi\b", page.read_text()) for page in pages)
+    for page in ("README.md", "docs/symmetries.md", "docs/wrong-commands.md"):
+        before, after = ((root / page).read_text(encoding="utf-8") for root in (ROOT, tree))
+        assert not re.search(r"\bphi\b", before)
+        assert re.search(r"\bphi\b", after)
+    code, said = afterwards["pages"]
+    assert code == 0, said
 
 
 @pytest.fixture

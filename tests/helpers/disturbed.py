@@ -43,6 +43,17 @@ def fail_in_checks(*_: object, **__: object) -> None:
     raise BadTask("the second process has no data")
 
 
+def first_of_two() -> None:
+    """Run what stands before "and then", and leave the rest as the command."""
+    place = sys.argv.index("and then")
+    try:
+        main(sys.argv[2:place])
+    except SystemExit as end:
+        if end.code:
+            raise
+    sys.argv[2:] = sys.argv[place + 1 :]
+
+
 def tiny_demo() -> None:
     Steps.one = pause_in_step_2
     VARIANTS["image", True] = tiny("image")
@@ -51,6 +62,7 @@ def tiny_demo() -> None:
 CHANGES: dict[str, Callable[[], None]] = {
     "writing": lambda: setattr(running, "card_of", pause),
     "demo": tiny_demo,
+    "two commands": first_of_two,
     "second fails in a step": lambda: setattr(Steps, "one", fail_in_step_3) if os.environ["RANK"] == "1" else None,
     "second fails in checks": lambda: (
         setattr(running, "prepare", fail_in_checks) if os.environ["RANK"] == "1" else None

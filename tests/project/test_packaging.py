@@ -27,12 +27,18 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 RELEASE = runpy.run_path(str(ROOT / "scripts" / "release.py"))
 
-# `onebasin demo --quick` as it is, but with the models and steps of the tests.
+# `onebasin demo --quick` as it is, but with the models and steps of the tests; first `onebasin inspect a`.
 TINY_DEMO = """
+import onebasin
 from helpers.demos import tiny
 from onebasin.cli import main
 from onebasin.demo import VARIANTS
 
+print(onebasin.__file__)
+try:
+    main(["inspect", "a"])
+except SystemExit as end:
+    assert not end.code
 VARIANTS["image", True] = tiny("image")
 main(["demo", "--quick"])
 """
@@ -129,18 +135,17 @@ def test_the_workflow_runs_what_continuous_integration_runs():
 
 
 def test_the_installed_command_works_in_another_folder(python, tmp_path):
-    command = python.with_name("onebasin")
-    assert elsewhere(tmp_path, command, "--version").startswith(f"onebasin {PROJECT['version']}, torch ")
-    where = Path(elsewhere(tmp_path, python, "-c", "import onebasin; print(onebasin.__file__)").strip())
-    assert where.is_relative_to(python.parents[1])  # the wheel's, not that of the tests
+    said = elsewhere(tmp_path, python.with_name("onebasin"), "--version")
+    assert said.startswith(f"onebasin {PROJECT['version']}, torch ")
+
+
+def test_the_installed_package_works_in_another_folder(python, tmp_path):
     byte_llama(tmp_path / "a")
-    assert "LlamaForCausalLM" in elsewhere(tmp_path, command, "inspect", "a")
-
-
-def test_the_installed_demo_works_in_another_folder(python, tmp_path):
     shutil.copytree(ROOT / "tests" / "helpers", tmp_path / "helpers")
     (tmp_path / "tiny_demo.py").write_text(TINY_DEMO, encoding="utf-8")
-    printed = elsewhere(tmp_path, python, "tiny_demo.py")
+    where, _, printed = elsewhere(tmp_path, python, "tiny_demo.py").partition("\n")
+    assert Path(where).is_relative_to(python.parents[1])  # the wheel's, not that of the tests
+    assert "LlamaForCausalLM" in printed
     assert re.search(r"^learned +\d", printed, re.MULTILINE)
     assert "Two models trained from different seeds reach" in printed
     style = (ROOT / "src" / "onebasin" / "report" / "html" / "style.css").read_text(encoding="utf-8")
