@@ -9,7 +9,7 @@ demo: .venv/installed  ## two small models trained here, aligned by every method
 test: .venv/installed  ## two workers of one thread each
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2
 
-test-all: .venv/docs  ## more than CI: ten times the examples, transformers 4, the site, a release, 20 mutants (hours)
+test-all: .venv/docs  ## more than CI: every class with every option, ten times the examples, transformers 4, the site, a release, 20 mutants (hours)
 	OMP_NUM_THREADS=1 ONEBASIN_EXAMPLES=10 $(PY) -m pytest -n 2
 	$(MAKE) test-transformers4 docs dist
 	$(PY) tests/mutants.py --sample 20

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from helpers.classes import in_turn
 from onebasin import Checkpoint
 from onebasin.canonical import form
 from onebasin.ensemble import ensemble
@@ -42,8 +43,7 @@ def calls(monkeypatch) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("count", [2, 3])
-@pytest.mark.parametrize("method", METHODS)
+@in_turn(method=list(METHODS), count=[3, 2])
 def test_models_are_checked_and_made_canonical_once(cli, models, tmp_path, calls, method, count):
     flags = ("--method", method, *METHODS[method], "--device", "cpu", "--quiet")
     rounds = ("--set", "universe.rounds=2") if count == 3 else ()
