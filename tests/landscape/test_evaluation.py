@@ -54,6 +54,8 @@ def test_language_figures_count_labelled_tokens_only():
     assert found.loss == pytest.approx(loss)
     assert found.metrics["perplexity"] == pytest.approx(math.exp(loss))
     assert found.metrics["bits_per_byte"] == pytest.approx(loss / math.log(2))
+    assert found.metric_errors["bits_per_byte"] == pytest.approx(found.standard_error / math.log(2))
+    assert found.metric_errors["perplexity"] == pytest.approx(math.exp(loss) * found.standard_error)
     assert found.metrics["accuracy"] == pytest.approx(float((model.table.argmax(-1) == labels)[kept].double().mean()))
     assert found.loss != pytest.approx(evaluate(model, task).loss)  # the ignored ones would have counted
     assert "bits_per_byte" not in evaluate(model, replace(task, about={"tokens": "tokenizer"})).metrics
@@ -73,6 +75,15 @@ def test_every_sample_counts_once_however_many_labels_it_has():
     assert found.losses.tolist() == pytest.approx(each)
     assert found.standard_error == pytest.approx(float(torch.tensor(each, dtype=F64).std()) / math.sqrt(6))
     assert evaluate(model, task.first(1)).standard_error == 0  # one sample has no spread
+
+
+def test_a_perplexity_beyond_all_numbers_is_a_large_number():
+    model, task = fixed((2, 3, 4), LANGUAGE)
+    with torch.no_grad():
+        model.table.copy_(torch.nn.functional.one_hot((task.labels + 1) % 4, 4) * 900.0)
+    found = evaluate(model, task)
+    assert found.loss == pytest.approx(900)
+    assert found.metrics["perplexity"] == math.exp(700)
 
 
 def test_a_loss_that_is_not_finite_is_refused():

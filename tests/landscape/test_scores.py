@@ -106,6 +106,17 @@ def test_the_verdict_is_that_of_the_loss_sample_by_sample(merged, said):
     assert verdict(scores, MEMBERS, "merged") == said
 
 
+@pytest.mark.parametrize(
+    ("rise", "said"),
+    [(1.0, "neither better"), (1.001, "worse than A"), (-1.0, "neither better"), (-1.001, "better than A")],
+)
+def test_a_difference_counts_beyond_two_standard_errors(monkeypatch, rise, said):
+    monkeypatch.setattr(Scores, "difference", lambda *_: (rise, 0.5))
+    two = row(1.0, 2.0)
+    assert verdict(Scores({"A (x)": two, "merged": two}, {}), MEMBERS, "merged").startswith(said)
+    assert "give more samples" in verdict(Scores({"merged": two}, {}), MEMBERS, "merged")  # no member was measured
+
+
 def test_no_verdict_without_a_measurement():
     a, one = row(1.0, 2.0), replace(row(1.0, 2.0), samples=1)
     assert "give more samples" in verdict(Scores({"A (x)": one, "merged": one}, {}), MEMBERS, "merged")

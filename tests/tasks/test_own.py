@@ -51,6 +51,40 @@ def test_a_loader_of_pairs_and_a_list_of_dicts_give_the_same_samples(models):
     assert as_task(task, models["classes"], samples=2).labels.tolist() == [0, 1]
 
 
+def test_no_more_is_read_than_was_asked_for(models):
+    read: list[int] = []
+
+    class Batches:
+        def __init__(self, count: int) -> None:
+            self.count = count
+
+        def __iter__(self):
+            for number in range(self.count):
+                read.append(number)
+                yield {"input_ids": IDS, "attention_mask": MASK}
+
+    for samples, looked_at in ((3, 1), (4, 2), (6, 2)):
+        read.clear()
+        task = as_task(Batches(9), models["language"], samples=samples)
+        assert (len(task), len(read), task.about["samples"]) == (samples, looked_at, samples)
+        assert len(task.inputs["attention_mask"]) == len(task.labels) == samples
+    assert len(as_task(Batches(2), models["language"])) == 6  # all there are
+    assert len(as_task(Batches(2), models["language"], samples=6)) == 6
+    for samples in (7, 0):
+        with pytest.raises(BadTask):
+            as_task(Batches(2), models["language"], samples=samples)
+
+
+def test_texts_may_be_as_long_as_the_model_reads(models):
+    positions = models["language"].config["n_positions"]
+    ids = torch.ones(1, positions, dtype=torch.long)
+    assert as_task([ids], models["language"]).inputs["input_ids"].equal(ids)
+    with pytest.raises(BadTask, match="do not fit the model"):
+        as_task([torch.ones(1, positions + 1, dtype=torch.long)], models["language"])
+    with pytest.raises(BadTask, match="do not fit the model"):
+        as_task([ids.float()], models["language"])
+
+
 def test_shorter_batches_are_padded(models):
     short = {"input_ids": IDS[1:2, :2], "attention_mask": MASK[1:2, :2], "labels": torch.tensor([[1, 0]])}
     long = {"input_ids": IDS[:1], "attention_mask": MASK[:1], "labels": torch.tensor([[0, 1, 1, 0]])}

@@ -27,8 +27,7 @@ class World:
         """From sums over `parts` batches to the mean over them and over all processes, in place."""
         for gradient in gradients:
             self._add_up(gradient)
-            if self.size * parts > 1:
-                gradient /= self.size * parts
+            gradient /= self.size * parts
 
     def mean(self, value: Tensor) -> Tensor:
         """The mean of a number over all processes."""
