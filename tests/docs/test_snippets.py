@@ -35,14 +35,15 @@ def models(tmp_path_factory) -> Path:
     """What the pages speak of: models that read bytes, of two sizes, and texts."""
     root = tmp_path_factory.mktemp("models")
     for seed, name in enumerate(("A", "B", "C", "D", "SMALL", "BIG")):
-        byte_llama(root / name, seed, max_position_embeddings=256, intermediate_size=28 if name == "BIG" else 20)
-    (root / "train.txt").write_text("the cat sat on the mat, and the dog did not. " * 1400)
+        byte_llama(root / name, seed, max_position_embeddings=32, intermediate_size=28 if name == "BIG" else 20)
+    (root / "train.txt").write_text("the cat sat on the mat, and the dog did not. " * 90)
     (root / "valid.txt").write_text("a bird sang in the tree, and nobody heard it. " * 30)
     return root
 
 
 def shorter(text: str) -> str:
-    """The same with two steps of learning in place of thousands."""
+    """The same with two steps of learning in place of thousands, and windows of 16 tokens in place of hundreds."""
+    text = re.sub(r"(length=|--length )\d+", r"\g<1>16", text)
     return re.sub(r'(steps=|"steps": |--steps )\d+', r"\g<1>2", text)
 
 
