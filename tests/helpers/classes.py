@@ -19,14 +19,15 @@ from helpers.examples import TIMES
 from helpers.random_models import CLASSES
 from onebasin.archs import known
 
+Classes = list[tuple[str, str]]  # (model type, name)
 ALL = TIMES > 1
+HEADS = [(model_type, name) for model_type, name in CLASSES if "For" in name or "LMHead" in name]  # that say logits
 KINDS = ("gpt2", "gpt_neox", "llama", "qwen3", "bert", "vit")  # tables with every operation that there is
 
 
 def predicting(model_type: str) -> str:
     """The first class of a model type that has a head, or the only one there is."""
-    names = known()[model_type]
-    return next((name for name in names if "For" in name or "LMHead" in name), names[-1])
+    return next((name for kind, name in HEADS if kind == model_type), known()[model_type][-1])
 
 
 def some(options: Sequence[Any], place: int, count: int = 1) -> list[Any]:
@@ -44,9 +45,9 @@ def every_class(**options: Sequence[Any]) -> pytest.MarkDecorator:
     return _chosen(CLASSES, options)
 
 
-def one_of_each_type(**options: Sequence[Any]) -> pytest.MarkDecorator:
-    """One class of each model type, with a head."""
-    return _chosen(CLASSES if ALL else _predicting(known()), options)
+def one_of_each_type(of: Classes = CLASSES, /, **options: Sequence[Any]) -> pytest.MarkDecorator:
+    """One class of each model type, with a head; or all classes `of` some."""
+    return _chosen(of if ALL else _predicting(known()), options)
 
 
 def any_of_each_type() -> pytest.MarkDecorator:
@@ -54,9 +55,9 @@ def any_of_each_type() -> pytest.MarkDecorator:
     return _chosen([(kind, x) for kind, names in known().items() for x in some(names, crc32(kind.encode()))], {})
 
 
-def one_of_each_kind(**options: Sequence[Any]) -> pytest.MarkDecorator:
-    """One class of each model type that differs in kind from the others."""
-    return _chosen(CLASSES if ALL else _predicting(KINDS), options)
+def one_of_each_kind(of: Classes = CLASSES, /, **options: Sequence[Any]) -> pytest.MarkDecorator:
+    """One class of each model type that differs in kind from the others; or all classes `of` some."""
+    return _chosen(of if ALL else _predicting(KINDS), options)
 
 
 def in_turn(whole: int = 1, **axes: Sequence[Any] | Mapping[str, Any]) -> pytest.MarkDecorator:
@@ -72,11 +73,11 @@ def in_turn(whole: int = 1, **axes: Sequence[Any] | Mapping[str, Any]) -> pytest
     return pytest.mark.parametrize(tuple(axes), values, ids=["-".join(row) for row in rows])
 
 
-def _predicting(model_types: Iterable[str]) -> list[tuple[str, str]]:
+def _predicting(model_types: Iterable[str]) -> Classes:
     return [(model_type, predicting(model_type)) for model_type in model_types]
 
 
-def _chosen(classes: list[tuple[str, str]], options: dict[str, Sequence[Any]]) -> pytest.MarkDecorator:
+def _chosen(classes: Classes, options: dict[str, Sequence[Any]]) -> pytest.MarkDecorator:
     rows = [(*of, *values) for of in classes for values in product(*(some(x, place_of(*of)) for x in options.values()))]
     ids = ["-".join([name, *map(str, values)]) for _, name, *values in rows]
     return pytest.mark.parametrize(("model_type", "name", *options), rows, ids=ids)

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from helpers.classes import one_of_each_kind
+from helpers.classes import HEADS, one_of_each_kind
 from helpers.matching import CPU, align, match, matcher
 from helpers.pairs import apart, open_random, scrambled
 from onebasin import Alignment, Checkpoint, canonicalize, transport
@@ -92,7 +92,7 @@ def test_where_one_model_refuses_the_gauge_all_are_canonical(make, monkeypatch):
 # ---- scrambled copies
 
 
-@one_of_each_kind(count=[3, 5])
+@one_of_each_kind(HEADS, count=[3, 5])
 def test_scrambled_copies_merge_to_the_original(make, model_type, name, count):
     a = make(model_type, name=name)
     models = copies(a, count)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from helpers.classes import one_of_each_kind, one_of_each_type
+from helpers.classes import HEADS, one_of_each_kind, one_of_each_type
 from helpers.matching import align, match, preset
 from helpers.pairs import apart, average, open_random, scrambled
 from onebasin import Alignment, Checkpoint, canonicalize, transport
@@ -42,7 +42,7 @@ def make(tmp_path):
     )
 
 
-@one_of_each_type(seed=[1, 2])
+@one_of_each_type(HEADS, seed=[1, 2])
 def test_a_scrambled_copy_comes_back_by_weights_alone(make, model_type, name, seed):
     form = canonicalize(make(model_type, seed, name=name)).checkpoint.in_memory()
     copy = scrambled(form, seed)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers.classes import one_of_each_kind
+from helpers.classes import HEADS, one_of_each_kind
 from helpers.matching import align, match, paper, preset
 from helpers.pairs import apart, average, open_random, scrambled
 from onebasin import Alignment, Checkpoint, OnebasinError, canonicalize, transport
@@ -104,7 +104,7 @@ def test_the_family_that_is_solved_is_the_meet(form, model_type, options, expect
     assert {name: found[name] for name in expected} == expected
 
 
-@one_of_each_kind(paper=["p1-paper", "p1-code"])
+@one_of_each_kind(HEADS, paper=["p1-paper", "p1-code"])
 def test_the_presets_of_the_first_paper_put_a_scrambled_copy_back(form, model_type, name, paper):
     model = form(model_type, name=name)
     copy = scrambled(model, 5)

@@ -10,7 +10,7 @@ import torch
 import yaml
 
 import onebasin
-from helpers.classes import one_of_each_kind
+from helpers.classes import HEADS, one_of_each_kind
 from helpers.random_models import byte_llama, random_folder
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin.checkpoint.stock import stock_model
@@ -187,13 +187,11 @@ def test_learning_that_only_lowers_the_middle_is_not_kept(tmp_path: Path, monkey
     assert found.course["kept"] == "weights"
 
 
-@one_of_each_kind()
+@one_of_each_kind(HEADS)
 def test_every_model_that_predicts_is_served(
     tmp_path: Path, model_type: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is what happens where no method is named, so no class may be left out."""
-    if "For" not in name and "LMHead" not in name:
-        pytest.skip("a bare model predicts nothing")
     monkeypatch.setattr("onebasin.methods.auto.TEXTS", 12)
     monkeypatch.setattr("onebasin.methods.auto.PICTURES", 12)
     histories = spied(monkeypatch)

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from helpers.classes import one_of_each_kind
+from helpers.classes import HEADS, one_of_each_kind
 from helpers.exactness import EXACT, NOTHING
 from helpers.growing import drift, growths
 from helpers.learning import TINY, taught_by
@@ -35,7 +35,7 @@ def align(a: Checkpoint, b: Checkpoint) -> Aligned:
     return Weight().run(Ensemble.of([a, b]), None, Job(torch.device("cpu")))
 
 
-@one_of_each_kind(larger_first=[True, False])
+@one_of_each_kind(HEADS, larger_first=[True, False])
 @pytest.mark.filterwarnings("ignore:size or eps")
 def test_a_scrambled_larger_copy_is_found_again(tmp_path, model_type, name, larger_first):
     small = open_random(tmp_path / "m", model_type, 3, 5, name)
