@@ -24,8 +24,9 @@ def of(*stored: float) -> Likeness:
     [
         ([], "not comparable"),
         ([NEAR], "one basin"),
-        ([NEAR - 1e-9], "between"),
-        ([STRANGER], "between"),
+        ([NEAR - 1e-9], "common ancestor"),
+        ([STRANGER], "common ancestor"),
+        ([0.0] + [0.5] * 9, "common ancestor"),
         ([STRANGER - 1e-9], "independent"),
         ([0.0] + [1.0] * 9, "one basin"),  # one layer in ten may differ
         ([0.0] + [1.0] * 8, "between"),
