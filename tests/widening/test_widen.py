@@ -23,7 +23,7 @@ from onebasin.widening.target import fields_of, sizes_of
 def test_every_dimension_alone_and_together(tmp_path, model_type, name, seed, extra):
     small = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, seed))
     before = sizes_of(small.spec)
-    for settings in growths(canonical_spec(small)):
+    for settings in growths(canonical_spec(small), extra):
         large = widen(small, settings, extra=extra).in_memory()
         after = sizes_of(large.spec)
         assert after != before
@@ -50,7 +50,9 @@ def test_the_result_is_a_stock_model(tmp_path, model_type, name):
 @every_class
 def test_another_eps_stretches_the_stream_where_it_can(tmp_path, model_type, name):
     small = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, 2))
-    free, field = canonical_spec(small), fields_of(small.spec)["eps"]
+    free, field = canonical_spec(small), fields_of(small.spec).get("eps")
+    if field is None:
+        pytest.skip("eps is a number in the code: no setting changes it")
     eps = next(iter(small.spec.norms.values())).eps
     inside = "eps of query/key norms" in free.constants
     families = {free.family(norm.space) for norm in free.norms.values()}
