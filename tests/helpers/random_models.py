@@ -140,6 +140,9 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             turned = rope(100.0, dice.pick(2, 4, n["width"]) / n["width"])
             own |= {"num_key_value_heads": n["kv"], "layer_norm_eps": eps}
             return transformers.StableLmConfig(**common, **text, **own, **turned)
+        case "phi":
+            turned = rope(100.0, dice.pick(2, 4, n["width"]) / n["width"])
+            return transformers.PhiConfig(**common, **text, num_key_value_heads=n["kv"], layer_norm_eps=eps, **turned)
         case "starcoder2":
             own = {"num_key_value_heads": n["kv"], "norm_epsilon": eps, "use_bias": dice.pick(True, False)}
             return transformers.Starcoder2Config(**common, **text, **own, sliding_window=dice.pick(None, 5))

@@ -1,6 +1,7 @@
-"""Llamas with LayerNorm: StarCoder 2 (plain FFN), StableLM (rotary positions on part of a head) and Cohere.
+"""Llamas with LayerNorm: StarCoder 2 (plain FFN), StableLM (rotary positions on part of a head), Phi and Cohere.
 
-Cohere's LayerNorm has no offset, its blocks run side by side, and its rotary positions turn pairs of neighbours.
+The blocks of Phi and Cohere run side by side behind one norm.  Cohere's LayerNorm has no offset, and its rotary
+positions turn pairs of neighbours.
 """
 
 from __future__ import annotations
@@ -65,3 +66,26 @@ def cohere(s: Builder, cfg: Config) -> None:
         gated_ffn(l, cfg, d, ln, cfg.hidden_act)
     blocked = s.final_block("embed_tokens.weight")
     s.readout(d, s.norm("layer", "norm", d, eps, bias=False, blocked=blocked), "embed_tokens.weight")
+
+
+@like_llama(
+    "phi", "Phi", fields={**GROUPED, "eps": "layer_norm_eps"},
+    heads={
+        "PhiModel": Head(),
+        "PhiForCausalLM": Head("lm_head", bias=True, vocabulary=True),
+        "PhiForSequenceClassification": Head("score"),
+        "PhiForTokenClassification": Head("score", bias=True),
+    },
+    sizes=lambda cfg: {"v": cfg.vocab_size, "c": cfg.num_labels, "k": head_width(cfg)},
+)  # fmt: skip
+def phi(s: Builder, cfg: Config) -> None:
+    covers(cfg, qk_layernorm=False)
+    d, eps, turn = embedded(s, cfg), cfg.layer_norm_eps, rope(geometric(cfg))
+    how = Attend(qkv_bias=True, o_bias=True, turn=turn, rotated=rotary_width(cfg), output="dense")
+    units = {"size": cfg.intermediate_size, "activation": cfg.hidden_act}
+    for l in s.layers("layers.{}", cfg.num_hidden_layers):
+        ln = l.norm("layer", "input_layernorm", d, eps)
+        attend(l, cfg, d, ln, how)
+        ffn(l, d, norm=ln, names=("mlp.fc1", "mlp.fc2"), **units)
+    ln = s.norm("layer", "final_layernorm", d, eps, blocked=s.final_block("embed_tokens.weight"))
+    s.readout(d, ln, "embed_tokens.weight")
