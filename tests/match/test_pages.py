@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from helpers.matching import preset
+from helpers.pairs import CLASSES as ONE_EACH
 from helpers.pairs import open_random
 from onebasin import Alignment, transport
-from onebasin.archs import known
 from onebasin.canonical.form import canonicalize
 from onebasin.linalg import workers
 from onebasin.match.options import WeightMatching, group_of
@@ -20,7 +20,7 @@ from onebasin.papers.strategies import strategy_of
 from onebasin.spec import pages as module
 from onebasin.spec.pages import page_names
 
-CLASSES = list(known())
+CLASSES = list(ONE_EACH)
 
 
 def forms_of(tmp_path, model_type: str):

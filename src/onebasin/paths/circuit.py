@@ -78,11 +78,12 @@ def circuit_model(forms: Sequence[Checkpoint], dtype: torch.dtype) -> nn.Module:
 
 
 def _use_our_attention(model: Any) -> None:
-    model.set_attn_implementation(IMPLEMENTATION)
+    if model._supports_attention_backend:
+        model.set_attn_implementation(IMPLEMENTATION)
     if model.config._attn_implementation != IMPLEMENTATION:
         raise NotExpressible(
             f"The transformers that is installed cannot give {type(model).__name__} another attention",
-            next_step="install transformers 5, or use the factor path",
+            next_step="use the factor path; some models need transformers 5 for this one",
         )
 
 
