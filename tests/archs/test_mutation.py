@@ -78,7 +78,10 @@ TABLES: dict[str, tuple[str, Callable[[], transformers.PreTrainedConfig]]] = {
         lambda: transformers.Gemma3TextConfig(**GROUPED, **HEAD, **UNTIED, attention_bias=True, sliding_window=5),
     ),
     "phi3": ("Phi3ForCausalLM", lambda: transformers.Phi3Config(**GROUPED, **UNTIED, **PARTIAL)),
-    "olmo": ("OlmoForCausalLM", lambda: transformers.OlmoConfig(**GROUPED, **UNTIED, attention_bias=True, clip_qkv=0.7)),
+    "olmo": (
+        "OlmoForCausalLM",
+        lambda: transformers.OlmoConfig(**GROUPED, **UNTIED, attention_bias=True, clip_qkv=0.7),
+    ),
     "olmo2": ("Olmo2ForCausalLM", lambda: transformers.Olmo2Config(**GROUPED, **UNTIED, attention_bias=True)),
     "opt": ("OPTForCausalLM", lambda: transformers.OPTConfig(**OPT, **UNTIED, word_embed_proj_dim=10)),
     "opt post-norm": ("OPTModel", lambda: transformers.OPTConfig(**OPT, do_layer_norm_before=False)),

@@ -27,7 +27,8 @@ EXACT, VISIBLE = 1e-9, 1e-3  # both relative to the size of the outputs
 SEEDS = {  # two seeds each: every space has at least two elements, every rotary part two frequencies
     "bert": (2, 5), "bloom": (0, 7), "cohere": (0, 7), "falcon": (1, 7), "gemma": (0, 7), "gemma2": (0, 7),
     "gemma3_text": (0, 7), "gpt2": (2, 5), "gpt_neo": (0, 7), "gpt_neox": (1, 6), "gptj": (0, 9), "granite": (0, 7),
-    "llama": (1, 10), "mistral": (0, 5), "olmo": (0, 7), "olmo2": (0, 7), "opt": (1, 5), "phi": (22, 33), "phi3": (0, 9),
+    "llama": (1, 10), "mistral": (0, 5), "olmo": (0, 7), "olmo2": (0, 7), "opt": (1, 5), "phi": (22, 33),
+    "phi3": (0, 9),
     "qwen2": (6, 10), "qwen3": (1, 10), "smollm3": (4, 7), "stablelm": (0, 7), "starcoder2": (0, 7), "vit": (3, 6),
 }  # fmt: skip
 SETTINGS = (  # the first shape of each is tied and has every bias, the second is untied and has none

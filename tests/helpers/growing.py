@@ -32,14 +32,18 @@ def roles(spec: ModelSpec, **sizes: int) -> dict[str, int]:
 
 
 def growths(spec: ModelSpec, extra: str = "zero") -> Iterator[dict[str, int]]:
-    """Each dimension alone, then all together, as far as it can grow.  Streams whose coordinates repeat grow by factors."""
+    """Each dimension that can grow alone, then all together.  Streams whose coordinates repeat grow by factors."""
     fields, now, ops = fields_of(spec), sizes_of(spec), {op for space in spec.spaces for op in spec.ops(space)}
     factors, tied = repeats(spec, "residual"), "head" not in fields
     rotary = any("rotary" in op.name for op in ops)
     queries = now["heads"] // now["kv_heads"]
     more = 2 * now["kv_heads"] if factors and tied else now["kv_heads"] + 1
     wider = (2 if factors and tied else 3) * now["head"] if rotary or (factors and tied) else now["head"] + 2
-    alone = {"ffn": {"ffn": now["ffn"] + 3}, "heads": {"kv_heads": more, "heads": more * queries}, "head": {"head": wider}}
+    alone = {
+        "ffn": {"ffn": now["ffn"] + 3},
+        "heads": {"kv_heads": more, "heads": more * queries},
+        "head": {"head": wider},
+    }
     if not tied:
         alone["residual"] = {"residual": (2 if factors else 1) * now["residual"] + (0 if factors else now["heads"])}
         alone["queries"] = {"heads": now["kv_heads"] * (queries + 1), "residual": now["residual"] * (queries + 1)}

@@ -17,7 +17,9 @@ import transformers
 from onebasin.archs import known
 from onebasin.archs.rotary import before_5
 
-CLASSES = [(model_type, name) for model_type, names in known().items() for name in names]
+CLASSES = [
+    (model_type, name) for model_type, names in known().items() for name in names if hasattr(transformers, name)
+]  # those that the installed transformers has
 IDS = [name for _, name in CLASSES]
 
 
@@ -97,7 +99,9 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             return transformers.Gemma2Config(**common, **text, **grouped, **own)
         case "phi3":
             own = {"num_key_value_heads": n["kv"], "rms_norm_eps": eps, "sliding_window": dice.pick(None, 5)}
-            return transformers.Phi3Config(**common, **text, **own, **rope(100.0, dice.pick(2, 4, n["width"]) / n["width"]))
+            return transformers.Phi3Config(
+                **common, **text, **own, **rope(100.0, dice.pick(2, 4, n["width"]) / n["width"])
+            )
         case "olmo" | "olmo2":
             own = {"num_key_value_heads": n["kv"], "attention_bias": dice.pick(True, False)}
             if model_type == "olmo":
@@ -111,9 +115,9 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             )  # fmt: skip
         case "gptj":
             return transformers.GPTJConfig(
-                n_embd=hidden, n_layer=n["layers"], n_head=n["heads"], n_inner=dice.pick(None, n["ffn"]), n_positions=12,
-                activation_function=act, layer_norm_epsilon=eps, vocab_size=n["vocabulary"], num_labels=3,
-                tie_word_embeddings=tie, pad_token_id=0, rotary_dim=dice.pick(2, 4),
+                n_embd=hidden, n_layer=n["layers"], n_head=n["heads"], n_inner=dice.pick(None, n["ffn"]),
+                n_positions=12, activation_function=act, layer_norm_epsilon=eps, vocab_size=n["vocabulary"],
+                num_labels=3, tie_word_embeddings=tie, pad_token_id=0, rotary_dim=dice.pick(2, 4),
             )  # fmt: skip
         case "gpt_neo":
             return transformers.GPTNeoConfig(

@@ -47,7 +47,7 @@ def test_both_ends_are_the_models_themselves(tmp_path, kind, model_type_and_clas
     model_type, name = model_type_and_class
     a, b = (Checkpoint.open(random_folder(tmp_path / str(i), model_type, name, 6, i)) for i in (0, 1))
     if kind == "circuit" and not has_circuits(a):
-        with pytest.raises(NotExpressible, match="normalises or cuts|another attention"):
+        with pytest.raises(NotExpressible, match=r"normalises or cuts|another attention"):
             path_between(kind, a, b).model(0, F64)
         return
     if kind == "circuit":

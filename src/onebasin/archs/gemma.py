@@ -1,6 +1,6 @@
 """Gemma: RMSNorm whose gain is stored less one, embeddings that the code multiplies by √D, a head width of its own.
 
-Gemma 2 and 3 normalise also what a block adds to the stream: these gains stay, and the stream keeps signed permutations.
+Gemma 2 and 3 normalise also what a block adds to the stream: these gains stay, and with them signed permutations.
 Gemma 2 cuts scores softly, Gemma 3 normalises queries and keys, and its layers turn positions at two speeds.
 """
 

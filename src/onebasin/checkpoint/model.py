@@ -19,7 +19,7 @@ from onebasin.checkpoint.folder import locate, quantised_error, read_config
 from onebasin.checkpoint.sharing import Shared
 from onebasin.checkpoint.store import Header, Progress, Store
 from onebasin.checkpoint.write import Planned, write_folder
-from onebasin.errors import BadCheckpoint, LayoutMismatch
+from onebasin.errors import BadCheckpoint, LayoutMismatch, UnknownArchitecture
 from onebasin.spec import Leaf, ModelSpec
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Checkpoint(Shared):
         """Read headers and configuration of a local folder or Hub id; check them against the table; read no weights."""
         folder = locate(str(source), revision)
         config = read_config(folder)
-        lookup(config.get("model_type"), config.get("architectures"))
+        check_release(lookup(config.get("model_type"), config.get("architectures"))[1])
         store = Store.open(folder)
         check_numbers(config, store)
         spec, names = declare(transformers_config(config)).bind(store.headers)
@@ -212,6 +212,16 @@ def check_runs(architecture: str, config: Mapping[str, Any]) -> None:
     except Exception as error:  # an activation or a rate of dropout that does not exist, and whatever else it holds
         what, found = f"transformers cannot make a {architecture} of config.json", f"{type(error).__name__}: {error}"
         raise BadCheckpoint(what, found=found, next_step=_CORRECT) from error
+
+
+def check_release(architecture: str) -> None:
+    """The transformers that is installed has this class."""
+    import transformers
+
+    if not hasattr(transformers, architecture):
+        what = f"The transformers that is installed has no {architecture}"
+        step = "install transformers 5: pip install --upgrade transformers"
+        raise UnknownArchitecture(what, found=f"transformers {transformers.__version__}", next_step=step)
 
 
 def attention_of(kind: Any) -> str:

@@ -91,7 +91,7 @@ class Builder:
         self, key: str, maps: str, *, norm: str | None = None, bias: bool = True, part: str = "",
         conv1d: bool = False, optional: bool = False, start: int = 0, **where: Axis | int,
     ) -> str:  # fmt: skip
-        """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D; of a fused tensor from row `start` on."""
+        """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D; in a fused tensor from row `start`."""
         reads, writes = maps.split(" -> ")
         stored = f"{reads} {writes}" if conv1d else f"{writes} {reads}"
         weight = self._claim(f"{key}.weight", stored, f"{writes} {reads}", part, where, start)

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from onebasin.errors import UnclaimedTensor
 from onebasin.families import Family, Rep, meet
-from onebasin.spec.checks import check_coverage, check_fibres, check_readers
-from onebasin.spec.leaves import Axis, Leaf, Space, check_partition
+from onebasin.spec.checks import check_coverage, check_fibres, check_partition, check_readers
+from onebasin.spec.leaves import Axis, Leaf, Space
 from onebasin.spec.ops import Op, layer_norm, rms_norm
 
 K = TypeVar("K")

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, Rep
 from onebasin.spec import ModelSpec
-from onebasin.spec.ops import elementwise, gain_product, head_slopes, head_sum, joint_qk_norm, qk_norm, rope
+from onebasin.spec.ops import gain_product, head_sum, joint_qk_norm, qk_norm, rope
+from onebasin.widening.heads import check_more, check_scaled, normed_growth, padded, query_factors, rotary, turned
 
 EXTRA = ("zero", "split")  # what a larger model's additional units and heads are
 
@@ -85,58 +86,18 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
         )
     if any(norm.space == name for norm in small.norms.values()):
         return _stream(name, small, large)
-    source = _rotary(name, n, m, rope() in ops) if turned(small, name) else _padded(n, m)
+    source = rotary(name, n, m, rope() in ops) if turned(small, name) else padded(n, m)
     if qk_norm() in ops or joint_qk_norm() in ops:
-        return Embedding(source, *_growth(name, small, large))
+        return Embedding(source, *normed_growth(name, small, large))
     if gain_product() in ops:
-        return Embedding(source, 1.0, query_factor / math.prod(_growth(name, small, large)))
+        return Embedding(source, 1.0, query_factor / math.prod(normed_growth(name, small, large)))
     if head_sum() in ops or small.spaces[name].base is None:
         split = extra == "split" or _returned(small, name)
         if m > n:
-            _check_heads(name, small, split)
+            check_more(small, name, split)
         return _split(n, m) if split else Embedding(source)
-    if query_factor != 1 and elementwise("clip") in ops:
-        raise NotExpressible(
-            "Queries that are clipped cannot be scaled, as wider heads would need",
-            space=name,
-            expected=n,
-            found=m,
-            next_step="leave the head width as it is",
-        )
+    check_scaled(small, name, query_factor)
     return Embedding(source, query_factor)
-
-
-def turned(spec: ModelSpec, space: str) -> bool:
-    """Whether the space has rotary positions."""
-    return any(op in spec.ops(space) for op in (rope(), rope(False)))
-
-
-def _growth(name: str, small: ModelSpec, large: ModelSpec) -> tuple[float, float]:
-    """√(m/n) of what a norm of queries and one of keys take the mean over; `name` is their space or that of the gains.
-
-    Gains with a base are those of a norm over all heads.
-    """
-    base = small.spaces[name].base
-    joint = base is not None and qk_norm() not in small.ops(name)
-    others = [x for x, space in small.spaces.items() if joint and space.base == base and head_sum() in small.ops(x)]
-    keys = [name, *([str(base)] if joint else [])]
-    return _root(small, large, [*keys, *others]), _root(small, large, keys)
-
-
-def _root(small: ModelSpec, large: ModelSpec, spaces: list[str]) -> float:
-    return math.sqrt(math.prod(large.spaces[x].size / small.spaces[x].size for x in spaces))
-
-
-def _check_heads(name: str, small: ModelSpec, split: bool) -> None:
-    """There may be more of these heads, and copies if `split`."""
-    joint = any(joint_qk_norm() in small.ops(x) for x in small.spaces if small.spaces[x].base in (name, small.spaces[name].base))
-    if head_slopes() in small.ops(name) or (joint and split and head_sum() in small.ops(name)):
-        raise NotExpressible(
-            "The number of heads cannot change" if not joint else "Copies of heads would count in the norm over all heads",
-            space=name,
-            found=", ".join(op.name for op in small.ops(name)),
-            next_step="leave the number of heads as it is" if not joint else "fill with zero heads",
-        )
 
 
 def _stream(name: str, small: ModelSpec, large: ModelSpec) -> Embedding:
@@ -153,7 +114,7 @@ def _stream(name: str, small: ModelSpec, large: ModelSpec) -> Embedding:
                 next_step="give a multiple: LayerNorm sees the mean, and gains or units tell the coordinates apart",
             )
         return Embedding(tuple(i % n for i in range(m)), 1.0, n / m, stretch)
-    return Embedding(_padded(n, m), math.sqrt(m / n), math.sqrt(n / m), stretch)
+    return Embedding(padded(n, m), math.sqrt(m / n), math.sqrt(n / m), stretch)
 
 
 def _free(spec: ModelSpec, space: str) -> bool:
@@ -193,38 +154,3 @@ def _returned(spec: ModelSpec, space: str) -> bool:
 def _split(n: int, m: int) -> Embedding:
     """Place i takes coordinate i mod n."""
     return Embedding(tuple(i % n for i in range(m)), copies=tuple(len(range(i % n, m, n)) for i in range(m)))
-
-
-def _padded(n: int, m: int) -> tuple[int, ...]:
-    return (*range(n), *[-1] * (m - n))
-
-
-def _rotary(name: str, n: int, m: int, geometric: bool) -> tuple[int, ...]:
-    """Pairs are (j, j + n/2); pair j goes to k j, where its frequency θ^(−2j/n) = θ^(−2kj/m) is."""
-    if m == n:
-        return _padded(n, m)
-    if m % n or not geometric:
-        raise NotExpressible(
-            "The rotary frequencies of the heads are not among those of the wider ones",
-            space=name,
-            expected=f"a multiple of {n}" if geometric else n,
-            found=m,
-            next_step="give a head width that is an integer multiple, or leave it as it is",
-        )
-    k, source = m // n, [-1] * m
-    for j in range(n // 2):
-        source[k * j], source[k * j + m // 2] = j, j + n // 2
-    return tuple(source)
-
-
-def query_factors(small: ModelSpec, large: ModelSpec) -> dict[str, float]:
-    """√(d'/d) for the spaces of queries, where scores are divided by the root of the head width."""
-    found = {}
-    for attention, other in zip(small.attentions, large.attentions, strict=True):
-        leaves = (small.leaves[small.linears[name].weight] for name in attention.queries)
-        spaces = [axis.space for leaf in leaves for _, axis in leaf.spaces() if axis.rep is Rep.VEC]
-        widths = [sum(spec.spaces[name].size for name in spaces) for spec in (small, large)]
-        if attention.scaled and other.scaled:
-            gains = [attention.gains] if attention.gains else []
-            found.update(dict.fromkeys([*spaces, *gains], math.sqrt(widths[1] / widths[0])))
-    return found

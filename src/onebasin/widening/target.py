@@ -12,7 +12,8 @@ from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.errors import BadCheckpoint, Incompatible
 from onebasin.families import Rep
 from onebasin.spec import ModelSpec
-from onebasin.widening.embeddings import repeats, turned
+from onebasin.widening.embeddings import repeats
+from onebasin.widening.heads import turned
 
 BOOKKEEPING = ("_name_or_path", "architectures", "dtype", "torch_dtype", "tie_word_embeddings", "transformers_version")
 
