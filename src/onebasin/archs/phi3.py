@@ -16,7 +16,8 @@ def attention(l: Builder, cfg: Config, d: Axis, norm: str) -> None:
     """The rows of qkv_proj: all queries, then all keys, then all values."""
     heads = Heads(l, cfg, Attend(turn=rope(geometric(cfg)), rotated=rotary_width(cfg)))
     n, g, ov, width = heads.n, heads.g, heads.ov, head_width(cfg)
-    first, rows = cfg.num_attention_heads * width, cfg.num_key_value_heads * width
+    rows = cfg.num_key_value_heads * width
+    first = cfg.num_attention_heads // cfg.num_key_value_heads * rows
     fused: dict[str, Any] = {"key": "self_attn.qkv_proj", "norm": norm, "bias": False, "d": d.co}
     queries, keys = [], []
     for part, qk in heads.parts:
