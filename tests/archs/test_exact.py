@@ -14,7 +14,7 @@ from helpers.random_models import random_folder
 from onebasin import Alignment, Checkpoint, canonicalize, in_gauge_of, transport
 from onebasin.canonical.rewrites import untie
 from onebasin.canonical.structure import canonical_spec
-from onebasin.checkpoint.stock import norms_in_float64, outputs, probe_inputs, stock_model
+from onebasin.checkpoint.stock import all_in_float64, outputs, probe_inputs, stock_model
 from onebasin.errors import NotExpressible
 from onebasin.verification.verify import output_drift
 
@@ -43,7 +43,7 @@ def test_a_random_symmetry_in_every_space_does_not_move_the_outputs_of_what_is_s
     assert max(changed) > 0.1  # the weights did move
     moved.save(tmp_path / "out", dtype="F64", max_shard_size="2KB")
     model = loaded(moved, name, tmp_path / "out")
-    norms_in_float64(model)
+    all_in_float64(model)
     after = outputs(model.eval(), form.spec, probe_inputs(original.spec, seed=1))
     assert relative(output_drift(after, before, form.spec, alignment), before) < EXACT
     assert Checkpoint.open(tmp_path / "out").spec.architecture == name

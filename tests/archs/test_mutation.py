@@ -21,7 +21,6 @@ from zlib import crc32
 import pytest
 import torch
 import transformers
-from einops import rearrange
 
 from helpers.classes import ALL
 from helpers.random_models import random_model, rope
@@ -30,6 +29,7 @@ from onebasin import families as fam
 from onebasin.checkpoint.model import check_headers
 from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model
 from onebasin.checkpoint.store import Header
+from onebasin.checkpoint.views import read_leaf
 from onebasin.errors import OnebasinError
 from onebasin.families import Rep
 from onebasin.spec import Axis, Leaf, ModelSpec
@@ -55,6 +55,9 @@ GROUPED = COMMON | TEXT | {
     "hidden_act": "silu",
 }  # fmt: skip
 HEAD = {"head_dim": 4}
+OPT = COMMON | SQUARE | TEXT | {"ffn_dim": 12, "activation_function": "relu"}
+BLOOM = {"hidden_size": 12, "n_head": 3, "n_layer": 1, "vocab_size": 12, "pad_token_id": 0, "seq_length": 12}
+FALCON = {"num_kv_heads": 2, "activation": "relu"}
 VIT = COMMON | SQUARE | {"image_size": 8, "patch_size": 4, "num_channels": 3, "qkv_bias": True}
 
 TABLES: dict[str, tuple[str, Callable[[], transformers.PreTrainedConfig]]] = {
@@ -76,6 +79,27 @@ TABLES: dict[str, tuple[str, Callable[[], transformers.PreTrainedConfig]]] = {
         "Qwen3ForCausalLM",
         lambda: transformers.Qwen3Config(**GROUPED, head_dim=6, **UNTIED, attention_bias=True),
     ),
+    "gemma3": (
+        "Gemma3ForCausalLM",
+        lambda: transformers.Gemma3TextConfig(**GROUPED, **HEAD, **UNTIED, attention_bias=True, sliding_window=5),
+    ),
+    "phi3": ("Phi3ForCausalLM", lambda: transformers.Phi3Config(**GROUPED, **UNTIED, **PARTIAL)),
+    "olmo": (
+        "OlmoForCausalLM",
+        lambda: transformers.OlmoConfig(**GROUPED, **UNTIED, attention_bias=True, clip_qkv=0.7),
+    ),
+    "olmo2": ("Olmo2ForCausalLM", lambda: transformers.Olmo2Config(**GROUPED, **UNTIED, attention_bias=True)),
+    "opt": ("OPTForCausalLM", lambda: transformers.OPTConfig(**OPT, **UNTIED, word_embed_proj_dim=10)),
+    "opt post-norm": ("OPTModel", lambda: transformers.OPTConfig(**OPT, do_layer_norm_before=False)),
+    "gptj": ("GPTJForCausalLM", lambda: transformers.GPTJConfig(**GPT2, **UNTIED, rotary_dim=4)),
+    "bloom": ("BloomForCausalLM", lambda: transformers.BloomConfig(**BLOOM, **UNTIED)),
+    "falcon": (
+        "FalconForCausalLM",
+        lambda: transformers.FalconConfig(
+            **{**GROUPED, **FALCON}, **UNTIED, new_decoder_architecture=True, bias=True, ffn_hidden_size=24
+        ),
+    ),
+    "cohere": ("CohereForCausalLM", lambda: transformers.CohereConfig(**GROUPED, **UNTIED, attention_bias=True)),
     "bert": ("BertForMaskedLM", lambda: transformers.BertConfig(**COMMON, **SQUARE, **TEXT, **UNTIED)),
     "bert tied": ("BertForMaskedLM", lambda: transformers.BertConfig(**COMMON, **SQUARE, **TEXT)),
     "bert pooled": ("BertForSequenceClassification", lambda: transformers.BertConfig(**COMMON, **SQUARE, **TEXT)),
@@ -129,11 +153,13 @@ def axis_mutants(spec: ModelSpec, leaf: Leaf) -> Iterator[Mutant]:
 
 def layout_mutants(spec: ModelSpec, key: str) -> Iterator[Mutant]:
     """Every other order inside a stored axis, and of stored axes of equal length."""
-    leaves = [leaf for leaf in spec.leaves.values() if leaf.key == key]
-    stored = leaves[0].view.stored
-    for other in other_layouts(stored, leaves[0].view.shape):
-        changed = [replace(leaf, view=replace(leaf.view, stored=other)) for leaf in leaves]
-        yield Mutant("swap layout", f"{key}: {stored} -> {other}", with_leaves(spec, *changed), leaves[0], place=other)
+    parts = [leaf for leaf in spec.leaves.values() if leaf.key == key]
+    for view in dict.fromkeys(leaf.view for leaf in parts):
+        leaves, rows = [leaf for leaf in parts if leaf.view == view], f" from row {view.start}" if view.start else ""
+        for other in other_layouts(view.stored, view.shape):
+            changed = [replace(leaf, view=replace(leaf.view, stored=other)) for leaf in leaves]
+            name = f"{key}{rows}: {view.stored} -> {other}"
+            yield Mutant("swap layout", name, with_leaves(spec, *changed), leaves[0], place=other)
 
 
 def other_layouts(stored: str, shape: tuple[int, ...]) -> Iterator[str]:
@@ -152,7 +178,12 @@ def part_mutants(spec: ModelSpec, key: str) -> Iterator[Mutant]:
     leaves = [leaf for leaf in spec.leaves.values() if leaf.key == key]
     for a, b in itertools.combinations(leaves, 2):
         name = f"{a.name} <-> {b.name}"
-        if a.picks != b.picks:
+        if a.view.start != b.view.start:
+            rows = (replace(x, view=replace(x.view, start=y.view.start)) for x, y in ((a, b), (b, a)))
+            yield Mutant("swap rows", name, with_leaves(spec, *rows), a)
+        elif [x for x, _ in a.picks] != [x for x, _ in b.picks]:
+            continue  # one has a slice where the other has more of them
+        elif a.picks != b.picks:
             changed = replace(a, picks=b.picks), replace(b, picks=a.picks)
             yield Mutant("swap picks", name, with_leaves(spec, *changed), a)
         else:
@@ -229,7 +260,7 @@ class Bench:
         return transport(form, alignment).in_memory(), alignment
 
     def reader(self, leaf: Leaf) -> Callable[[], torch.Tensor]:
-        return lambda: rearrange(self.stored[leaf.key], leaf.view.pattern, **dict(leaf.view.sizes))[leaf.index]
+        return lambda: read_leaf(self.stored[leaf.key], leaf)
 
     def drift(self, moved: Checkpoint, alignment: Alignment) -> float:
         load_weights(self.model, moved)
@@ -315,7 +346,9 @@ EQUIVALENT: list[Rule] = [
     ("flip representation", "a writer that is not centred: LayerNorm subtracts the mean anyway, and g^-T = g",
      lambda b, m: flips(m, Rep.VEC, Rep.COV) and is_writer(b, m) and family(b, m) <= fam.ORTHOGONAL_ONES),
     ("flip representation", "the key bias is kept instead of dropped, and moves with its head: softmax cannot see it",
-     lambda b, m: is_key_bias(b, m) and family(b, m) == fam.PERMUTATION),
+     lambda b, m: is_key_bias(b, m) and family(b, m) <= fam.PERMUTATION),
+    ("drop norm", "there is no gain to fold; only centring and projecting are lost",
+     lambda b, m: b.spec.norms[m.place].gain is None),
     ("drop base", "one map for all heads is a smaller group, exact as well; test_spec counts its dimension",
      lambda b, m: smaller_or_finite(b, m)),
     ("swap norm", "the other operations on the space cut its family as far; only centring is lost",
@@ -333,6 +366,16 @@ LEDGER = {  # killed by a refusal, killed by the function, no-op by rule, equiva
     "mistral": (32, 48, 25, 3),
     "qwen2": (38, 62, 33, 3),
     "qwen3": (35, 70, 39, 3),
+    "gemma3": (31, 84, 39, 3),
+    "phi3": (50, 58, 32, 4),
+    "olmo": (32, 62, 27, 12),
+    "olmo2": (18, 96, 44, 4),
+    "opt": (43, 53, 33, 9),
+    "opt post-norm": (18, 64, 31, 3),
+    "gptj": (30, 42, 18, 6),
+    "bloom": (29, 59, 42, 8),
+    "falcon": (39, 60, 37, 8),
+    "cohere": (39, 62, 29, 7),
     "bert": (33, 68, 41, 11),
     "bert tied": (30, 56, 59, 4),
     "bert pooled": (30, 70, 34, 10),

@@ -26,14 +26,17 @@ from onebasin.spec import Leaf, ModelSpec
 EXACT, VISIBLE = 1e-9, 1e-3  # both relative to the size of the outputs
 
 SEEDS = {  # two seeds each: every space has at least two elements, every rotary part two frequencies
-    "bert": (2, 5), "gpt2": (2, 5), "gpt_neox": (1, 6), "llama": (1, 10), "mistral": (0, 5), "qwen2": (6, 10),
-    "qwen3": (1, 10), "vit": (3, 6),
+    "bert": (2, 5), "bloom": (0, 7), "cohere": (0, 7), "falcon": (1, 7), "gemma": (0, 7), "gemma2": (0, 7),
+    "gemma3_text": (0, 7), "gpt2": (2, 5), "gpt_neo": (0, 7), "gpt_neox": (1, 6), "gptj": (0, 9), "granite": (0, 7),
+    "llama": (1, 10), "mistral": (0, 5), "olmo": (0, 7), "olmo2": (0, 7), "opt": (1, 5), "phi": (22, 33),
+    "phi3": (0, 9),
+    "qwen2": (6, 10), "qwen3": (1, 10), "smollm3": (4, 7), "stablelm": (0, 7), "starcoder2": (0, 7), "vit": (3, 6),
 }  # fmt: skip
 SETTINGS = (  # the first shape of each is tied and has every bias, the second is untied and has none
-    {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "qkv_bias": True,
-     "hidden_act": "gelu", "activation_function": "gelu", "pooler_act": "tanh"},
-    {"tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False, "qkv_bias": False,
-     "hidden_act": "relu", "activation_function": "relu", "pooler_act": "relu"},
+    {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "qkv_bias": True, "use_bias": True,
+     "hidden_act": "gelu", "activation_function": "gelu", "pooler_act": "tanh", "alibi": True, "clip_qkv": 0.7},
+    {"tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False, "qkv_bias": False, "use_bias": False,
+     "hidden_act": "relu", "activation_function": "relu", "pooler_act": "relu", "alibi": False, "clip_qkv": None},
 )  # fmt: skip
 
 
@@ -81,6 +84,11 @@ def mix_frequencies(n: int) -> Tensor:
     return plane_rotation(n, 0, 1) @ plane_rotation(n, n // 2, n // 2 + 1)
 
 
+def exchange(n: int) -> Tensor:
+    """The first two in each other's place."""
+    return torch.eye(n, dtype=torch.float64)[[1, 0, *range(2, n)]]
+
+
 def double_half(n: int) -> Tensor:
     """Not only one: a single unit may be nearly linear on all inputs, and its scale no matter."""
     return torch.diag(torch.tensor([2.0 if i < (n + 1) // 2 else 1.0 for i in range(n)], dtype=torch.float64))
@@ -115,6 +123,7 @@ OUTSIDE: dict[fam.Family, dict[str, Callable[[int], Tensor]]] = {
         "rotate one pair": lambda n: plane_rotation(n, 0, n // 2),
     },
     fam.PAIR_SCALING: {"one scale of a pair": lambda n: scale_first(n, 2)},
+    fam.TRIVIAL: {"exchange two": exchange},
 }
 
 
@@ -122,10 +131,10 @@ def near_misses(spec: ModelSpec, space: str) -> dict[str, Tensor]:
     """Matrices outside the family of `space`, on the joint index of its fibres."""
     family, n, fibres = spec.family(space), spec.spaces[space].size, spec.fibres(space) or 1
     if family == fam.INVERTIBLE:  # every invertible matrix inside a head is a symmetry: only another head is outside
-        return {"mix two heads": mix_heads(n, fibres)}
+        return {"mix two heads": mix_heads(n, fibres)} if spec.fibres(space) else {}
     named = dict(OUTSIDE[family])
     if any(op.name == "sum over heads" for op in spec.ops(space)):
-        del named["double half of the units"]  # the value and output maps inside the head undo it: not outside
+        named.pop("double half of the units", None)  # the value and output maps inside the head undo it: not outside
     return {name: in_first_fibre(make(n), fibres) for name, make in named.items()}
 
 

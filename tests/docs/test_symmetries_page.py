@@ -20,13 +20,14 @@ SYMMETRIES = DOCS / "symmetries.md"
 def test_the_page_of_symmetries_lists_the_operations():
     every = [
         ops.layer_norm(gain=False), ops.layer_norm(gain=True), ops.rms_norm(gain=False), ops.rms_norm(gain=True),
-        *(ops.elementwise(name) for name in ("gelu", "relu", "tanh", "linear")), ops.gated("silu"), ops.head_sum(),
-        ops.bilinear(), ops.rope(), ops.qk_norm(), ops.gain_product(), ops.tied(),
+        *(ops.elementwise(name) for name in ("gelu", "relu", "tanh", "linear")), ops.gated("silu"),
+        ops.elementwise("clip"), ops.head_sum(), ops.head_slopes(), ops.bilinear(), ops.soft_cap(), ops.rope(),
+        ops.qk_norm(), ops.joint_qk_norm(), ops.gain_product(), ops.tied(),
     ]  # fmt: skip
     makers = [
         name for name, make in vars(ops).items() if getattr(make, "__module__", "") == ops.__name__ and name != "Op"
     ]
-    assert len(makers) == 10, "a new operation belongs on the page and into this list"
+    assert len(makers) == 13, "a new operation belongs on the page and into this list"
     shown = rows(SYMMETRIES, "operation | largest family | reason")
     assert shown == [[op.name, op.admits.name, op.why] for op in every]
 
@@ -69,6 +70,7 @@ for kind in known().keys() - {config().model_type for _, config in SHOWN.values(
     SHOWN[kind, ""] = known()[kind][-1], lambda kind=kind: config_of(kind, 0)
 SPACES = (
     "residual", "heads", "kv_heads", "queries", "qk", "qk_rotary", "qk_pass", "qk_gain", "ov", "ffn", "pooler", "mlm",
+    "tokens", "projected",
 )  # fmt: skip
 
 

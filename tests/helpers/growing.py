@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from helpers.exactness import NOTHING, answers, relative
 from onebasin import Checkpoint
 from onebasin.spec import ModelSpec
+from onebasin.spec.ops import elementwise, head_slopes, joint_qk_norm
 from onebasin.verification.verify import drifts
 from onebasin.widening.embeddings import repeats
 from onebasin.widening.target import fields_of, sizes_of
@@ -24,23 +26,31 @@ def roles(spec: ModelSpec, **sizes: int) -> dict[str, int]:
     if "head" not in fields:
         want["residual"] = want["heads"] * want["head"]
     elif want["residual"] % want["heads"]:
-        want["residual"] += want["heads"] - want["residual"] % want["heads"]
+        step = math.lcm(want["heads"], now["residual"] if repeats(spec, "residual") else 1)
+        want["residual"] += step - want["residual"] % step
     return {field: want[role] for role, field in fields.items() if role != "eps"}
 
 
-def growths(spec: ModelSpec) -> Iterator[dict[str, int]]:
-    """Each dimension alone, then all together.  Streams whose coordinates repeat grow by factors."""
-    now, rotary = sizes_of(spec), any("rotary" in op.name for s in spec.spaces.values() for op in s.ops)
-    factors, tied = repeats(spec, "residual"), "head" not in fields_of(spec)
+def growths(spec: ModelSpec, extra: str = "zero") -> Iterator[dict[str, int]]:
+    """Each dimension that can grow alone, then all together.  Streams whose coordinates repeat grow by factors."""
+    fields, now, ops = fields_of(spec), sizes_of(spec), {op for space in spec.spaces for op in spec.ops(space)}
+    factors, tied = repeats(spec, "residual"), "head" not in fields
+    rotary = any("rotary" in op.name for op in ops)
     queries = now["heads"] // now["kv_heads"]
     more = 2 * now["kv_heads"] if factors and tied else now["kv_heads"] + 1
-    wider = (2 if factors and tied else 3) * now["head"] if rotary or (factors and tied) else now["head"] + 1
-    every = {"ffn": now["ffn"] + 3, "kv_heads": more, "heads": more * queries, "head": wider}
-    yield roles(spec, ffn=every["ffn"])
-    yield roles(spec, kv_heads=more, heads=more * queries)
-    yield roles(spec, head=wider)
+    wider = (2 if factors and tied else 3) * now["head"] if rotary or (factors and tied) else now["head"] + 2
+    alone = {
+        "ffn": {"ffn": now["ffn"] + 3},
+        "heads": {"kv_heads": more, "heads": more * queries},
+        "head": {"head": wider},
+    }
     if not tied:
-        yield roles(spec, residual=(2 if factors else 1) * now["residual"] + (0 if factors else now["heads"]))
-        yield roles(spec, heads=now["kv_heads"] * (queries + 1), residual=now["residual"] * (queries + 1))
-        every["residual"] = 2 * now["residual"] * more
-    yield roles(spec, **every)
+        alone["residual"] = {"residual": (2 if factors else 1) * now["residual"] + (0 if factors else now["heads"])}
+        alone["queries"] = {"heads": now["kv_heads"] * (queries + 1), "residual": now["residual"] * (queries + 1)}
+    kept = {"heads", "queries"} if head_slopes() in ops or (joint_qk_norm() in ops and extra == "split") else set()
+    kept |= {"head"} if elementwise("clip") in ops else set()
+    kept |= {"ffn"} if "ffn" not in fields else set()
+    for name in (x for x in alone if x not in kept):
+        yield roles(spec, **alone[name])
+    every = {role: n for name in ("ffn", "heads", "head") if name not in kept for role, n in alone[name].items()}
+    yield roles(spec, **every, **({} if tied else {"residual": 2 * now["residual"] * more}))

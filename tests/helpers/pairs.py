@@ -10,7 +10,9 @@ from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 CLASSES = {
     "gpt2": "GPT2LMHeadModel", "gpt_neox": "GPTNeoXForCausalLM", "llama": "LlamaForCausalLM",
     "mistral": "MistralForSequenceClassification", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
-    "bert": "BertForMaskedLM", "vit": "ViTForImageClassification",
+    "bert": "BertForMaskedLM", "vit": "ViTForImageClassification", "bloom": "BloomForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM", "gptj": "GPTJForCausalLM", "olmo2": "Olmo2ForCausalLM",
+    "opt": "OPTForCausalLM", "phi3": "Phi3ForCausalLM",
 }  # fmt: skip
 WIDE = {
     "vocab_size": 97,

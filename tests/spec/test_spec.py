@@ -12,7 +12,7 @@ from onebasin.archs import declare, known, lookup
 from onebasin.errors import LayoutMismatch, UnclaimedTensor, UnknownArchitecture
 from onebasin.families import Rep
 from onebasin.spec import Axis, Leaf, ModelSpec, View
-from onebasin.spec.leaves import check_partition
+from onebasin.spec.checks import check_partition
 
 
 def claim(view: str = "(t k) d", axes: tuple = (("k", 0, 4), ("d", 0, 5)), **picks: int) -> Leaf:

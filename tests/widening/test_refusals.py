@@ -23,6 +23,8 @@ REFUSED = {
     "a frequency that is not there": ("llama", {}, {"head_dim": 12}, "rotary frequencies"),
     "frequencies that look at the width": ("llama", YARN, {"head_dim": 16}, "rotary frequencies"),
     "coordinates that do not repeat": ("bert", {}, {"hidden_size": 36}, "repeating every coordinate"),
+    "slopes of more heads": ("bloom", {"n_head": 3}, {"n_head": 6, "hidden_size": 48}, "slopes of heads"),
+    "a head with a part that is not rotated": ("gptj", {"rotary_dim": 8}, {"n_embd": 48}, "other spaces"),
     "no integer head width": ("vit", {}, {"hidden_size": 26}, "integer head width|multiple"),
 }
 
@@ -35,6 +37,24 @@ def test_what_cannot_be_exact_is_refused(tmp_path, case):
     with pytest.raises((NotExpressible, Incompatible), match=says) as caught:
         widen(small, settings)
     assert caught.value.next_step
+
+
+def test_copies_of_heads_count_in_a_norm_over_all_heads(tmp_path):
+    small = open_random(tmp_path / "m", "olmo2", 3, 5)
+    more = {"num_attention_heads": 6, "num_key_value_heads": 6, "head_dim": 4, "hidden_size": 24}
+    assert drift(small, widen(small, more)) < EXACT
+    with pytest.raises(NotExpressible, match="Copies of heads"):
+        widen(small, more, extra="split")
+
+
+def test_clipped_queries_are_not_scaled(tmp_path):
+    for clip in (None, 0.7):
+        small = open_random(tmp_path / str(clip), "olmo", 3, 5, "OlmoForCausalLM", clip_qkv=clip)
+        if clip is None:
+            assert drift(small, widen(small, {"head_dim": 8})) < EXACT
+        else:
+            with pytest.raises(NotExpressible, match="clipped"):
+                widen(small, {"head_dim": 8})
 
 
 def test_a_configuration_is_a_target_too(tmp_path):

@@ -12,7 +12,7 @@ from helpers.growing import drift, growths
 from helpers.random_models import random_folder
 from onebasin import Checkpoint, canonicalize, widen
 from onebasin.canonical.structure import canonical_spec
-from onebasin.checkpoint.stock import norms_in_float64
+from onebasin.checkpoint.stock import all_in_float64
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES
 from onebasin.widening.embeddings import EXTRA
@@ -23,7 +23,7 @@ from onebasin.widening.target import fields_of, sizes_of
 def test_every_dimension_alone_and_together(tmp_path, model_type, name, extra):
     small = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, EXTRA.index(extra)))
     before = sizes_of(small.spec)
-    for settings in some(list(growths(canonical_spec(small))), place_of(model_type, name), 3):
+    for settings in some(list(growths(canonical_spec(small), extra)), place_of(model_type, name), 3):
         large = widen(small, settings, extra=extra).in_memory()
         after = sizes_of(large.spec)
         assert after != before
@@ -41,7 +41,7 @@ def test_the_result_is_a_stock_model(tmp_path, model_type, name):
     assert type(model) is kind
     assert not any(report[problem] for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert all(getattr(model.config, field) == value for field, value in settings.items())
-    norms_in_float64(model)
+    all_in_float64(model)
     again = Checkpoint.open(tmp_path / "out")
     assert again.spec.architecture == name
     assert drift(small, again) < EXACT
@@ -50,7 +50,9 @@ def test_the_result_is_a_stock_model(tmp_path, model_type, name):
 @one_of_each_type()
 def test_another_eps_stretches_the_stream_where_it_can(tmp_path, model_type, name):
     small = Checkpoint.open(random_folder(tmp_path / "m", model_type, name, 2))
-    free, field = canonical_spec(small), fields_of(small.spec)["eps"]
+    free, field = canonical_spec(small), fields_of(small.spec).get("eps")
+    if field is None:
+        pytest.skip("eps is a number in the code: no setting changes it")
     eps = next(iter(small.spec.norms.values())).eps
     inside = "eps of query/key norms" in free.constants
     families = {free.family(norm.space) for norm in free.norms.values()}

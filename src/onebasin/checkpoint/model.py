@@ -19,7 +19,7 @@ from onebasin.checkpoint.folder import locate, quantised_error, read_config
 from onebasin.checkpoint.sharing import Shared
 from onebasin.checkpoint.store import Header, Progress, Store
 from onebasin.checkpoint.write import Planned, write_folder
-from onebasin.errors import BadCheckpoint, LayoutMismatch
+from onebasin.errors import BadCheckpoint, LayoutMismatch, UnknownArchitecture
 from onebasin.spec import Leaf, ModelSpec
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Checkpoint(Shared):
         """Read headers and configuration of a local folder or Hub id; check them against the table; read no weights."""
         folder = locate(str(source), revision)
         config = read_config(folder)
-        lookup(config.get("model_type"), config.get("architectures"))
+        check_release(lookup(config.get("model_type"), config.get("architectures"))[1])
         store = Store.open(folder)
         check_numbers(config, store)
         spec, names = declare(transformers_config(config)).bind(store.headers)
@@ -100,14 +100,12 @@ class Checkpoint(Shared):
     def tensor(self, key: str) -> Tensor:
         """The stored tensor `key`, put together from its leaves in float64."""
         import torch
-        from einops import rearrange
 
-        parts = self.spec.parts[key]
-        view = parts[0].view
-        whole = torch.empty(view.shape, dtype=torch.float64, device=self.store.device)
-        window = rearrange(whole, view.pattern, **dict(view.sizes))  # splits and reorders axes: shares memory
-        for leaf in parts:
-            window[leaf.index] = self[leaf.name]
+        from onebasin.checkpoint.views import write_leaf
+
+        whole = torch.empty(self.spec.keys[key], dtype=torch.float64, device=self.store.device)
+        for leaf in self.spec.parts[key]:
+            write_leaf(whole, leaf, self[leaf.name])
         return whole
 
     def written_as(self, key: str, dtype: str | None = None) -> str:
@@ -163,11 +161,9 @@ def _with_dtype(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _read(store: Store, name: str, leaf: Leaf) -> Tensor:
-    import torch
-    from einops import rearrange
+    from onebasin.checkpoint.views import read_leaf
 
-    whole = rearrange(store.read(name), leaf.view.pattern, **dict(leaf.view.sizes))
-    return whole[leaf.index].to(torch.float64)
+    return read_leaf(store.read(name), leaf)
 
 
 def transformers_config(config: Mapping[str, Any]) -> Any:
@@ -211,10 +207,26 @@ def check_runs(architecture: str, config: Mapping[str, Any]) -> None:
     full = transformers_config(config)
     try:
         with torch.device("meta"):
-            getattr(transformers, architecture)._from_config(full, attn_implementation="sdpa")
+            kind = getattr(transformers, architecture)
+            kind._from_config(full, attn_implementation=attention_of(kind))
     except Exception as error:  # an activation or a rate of dropout that does not exist, and whatever else it holds
         what, found = f"transformers cannot make a {architecture} of config.json", f"{type(error).__name__}: {error}"
         raise BadCheckpoint(what, found=found, next_step=_CORRECT) from error
+
+
+def check_release(architecture: str) -> None:
+    """The transformers that is installed has this class."""
+    import transformers
+
+    if not hasattr(transformers, architecture):
+        what = f"The transformers that is installed has no {architecture}"
+        step = "install transformers 5: pip install --upgrade transformers"
+        raise UnknownArchitecture(what, found=f"transformers {transformers.__version__}", next_step=step)
+
+
+def attention_of(kind: Any) -> str:
+    """How a class of transformers computes attention: by sdpa, or, if it has only that, by code of its own."""
+    return "sdpa" if kind._supports_sdpa else "eager"
 
 
 def check_headers(spec: ModelSpec, headers: Mapping[str, Header], folder: Path) -> None:

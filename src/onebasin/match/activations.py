@@ -29,12 +29,16 @@ from onebasin.spec import ModelSpec
 
 
 def stream_readers(spec: ModelSpec) -> dict[str, list[str]]:
-    """Space -> one reader of each norm on it: together they see the space wherever it is read."""
+    """Space -> one reader of each norm on it, and of each block that reads it raw: together they see it everywhere."""
     found: dict[str, list[str]] = {}
     for norm in spec.norms.values():
         readers = spec.readers(norm.name)
         if readers:
             found.setdefault(norm.space, []).append(readers[0].name)
+    for space in sorted(spec.streams):
+        blocks = {reader.name.rpartition(".")[0]: reader.name for reader in spec.raw_readers(space)}
+        if blocks:
+            found.setdefault(space, []).extend(blocks.values())
     return found
 
 
@@ -45,6 +49,7 @@ def unit_readers(spec: ModelSpec) -> dict[str, str]:
         for linear in spec.linears.values()
         for _, axis in spec.leaves[linear.weight].spaces()
         if linear.norm is None and axis.rep is Rep.COV and spec.spaces[axis.space].base is None
+        and axis.space not in spec.streams
         and not any(space.base == axis.space for space in spec.spaces.values())
     }  # fmt: skip
 

@@ -2,15 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from onebasin.errors import LayoutMismatch, UnclaimedTensor
 from onebasin.families import Rep
-from onebasin.spec.leaves import GUIDE
+from onebasin.spec.leaves import GUIDE, Leaf
 
 if TYPE_CHECKING:
     from onebasin.spec.model import ModelSpec
+
+
+def check_partition(key: str, leaves: Iterable[Leaf]) -> tuple[int, ...]:
+    """Every entry of the tensor `key` is claimed exactly once; returns the stored shape."""
+    by_rows: dict[int, list[Leaf]] = {}
+    for leaf in leaves:
+        by_rows.setdefault(leaf.view.start, []).append(leaf)
+    end, shapes = 0, []
+    for start, parts in sorted(by_rows.items()):
+        shapes.append(_check_block(key, parts))
+        if start != end or shapes[-1][1:] != shapes[0][1:]:
+            what, expected = "The table leaves rows unclaimed or claims some twice", f"the next part at row {end}"
+            raise LayoutMismatch(what, tensor=key, expected=expected, found=start, next_step=GUIDE)
+        end = start + shapes[-1][0]
+    return (end, *shapes[0][1:])
+
+
+def _check_block(key: str, leaves: list[Leaf]) -> tuple[int, ...]:
+    """Every entry of these rows is claimed exactly once; returns their shape."""
+    views = {leaf.view.pattern: leaf.view for leaf in leaves}
+    shapes = {view.shape for view in views.values()}
+    if len(views) != 1 or len(shapes) != 1:
+        raise LayoutMismatch("The table gives one tensor two layouts", tensor=key, found=sorted(views), next_step=GUIDE)
+    sizes = dict(leaves[0].view.sizes)
+    boxes = [_box(leaf, sizes) for leaf in leaves]
+    claimed = sum(math.prod(b - a for a, b in box) for box in boxes)
+    overlap = any(
+        all(a < d and c < b for (a, b), (c, d) in zip(x, y, strict=True))
+        for i, x in enumerate(boxes)
+        for y in boxes[:i]
+    )
+    total = math.prod(sizes.values())
+    if overlap or claimed != total:
+        problem = "claims an entry twice" if overlap else "leaves entries unclaimed"
+        expected = f"{total} entries"
+        raise UnclaimedTensor(f"The table {problem}", tensor=key, expected=expected, found=claimed, next_step=GUIDE)
+    return leaves[0].view.shape
+
+
+def _box(leaf: Leaf, sizes: Mapping[str, int]) -> tuple[tuple[int, int], ...]:
+    for x, (start, stop) in zip(leaf.view.order, leaf.box, strict=True):
+        if not 0 <= start < stop <= sizes[x]:
+            raise LayoutMismatch(
+                "A claim lies outside its tensor",
+                tensor=leaf.key,
+                axis=x,
+                expected=f"0..{sizes[x]}",
+                found=f"{start}..{stop}",
+                next_step=GUIDE,
+            )
+    return leaf.box
 
 
 def check_fibres(spec: ModelSpec) -> None:

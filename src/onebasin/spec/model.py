@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from onebasin.errors import UnclaimedTensor
 from onebasin.families import Family, Rep, meet
-from onebasin.spec.checks import check_coverage, check_fibres, check_readers
-from onebasin.spec.leaves import Axis, Leaf, Space, check_partition
+from onebasin.spec.checks import check_coverage, check_fibres, check_partition, check_readers
+from onebasin.spec.leaves import Axis, Leaf, Space
 from onebasin.spec.ops import Op, layer_norm, rms_norm
 
 K = TypeVar("K")
@@ -44,7 +44,7 @@ class Norm:
     kind: str  # "layer" or "rms"
     space: str
     eps: float
-    gain: str
+    gain: str | None
     bias: str | None
     blocked: str | None = None
     unit: bool = False
@@ -58,7 +58,8 @@ class Norm:
 class Attention:
     """The linear maps of one softmax attention, by the names of their `Linear`s.
 
-    `scaled`: scores are divided by √d, with d the width of a head, all parts of its queries together.
+    `scaled`: scores are divided by √d, with d the width of a head, all parts of its queries together.  `gains` is the
+    space of the gains of norms of queries and keys, where there are such norms.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Attention:
     value: str
     output: str
     scaled: bool = True
+    gains: str | None = None
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,10 @@ class ModelSpec:
     def readers(self, norm: str) -> list[Linear]:
         return list(self._reading.get(norm, ()))
 
+    def raw_readers(self, space: str) -> list[Linear]:
+        """What reads the stream itself, and not what a norm makes of it."""
+        return [x for x in self._reading.get(None, ()) if self.leaves[x.weight].dim(space, Rep.COV) is not None]
+
     def writers(self, space: str) -> list[Leaf]:
         """The leaves whose sum is the stream: vectors of `space` that are not parameters of a norm."""
         of_norms = {name for norm in self.norms.values() for name in (norm.gain, norm.bias)}
@@ -194,7 +200,7 @@ class ModelSpec:
     def with_unit_gains(self, norms: Iterable[str]) -> ModelSpec:
         """The spec after γ of `norms` became all ones: its entries are labelled no more, and the family grows."""
         done = {name: replace(self.norms[name], unit=True) for name in norms}
-        gains = [self.leaves[norm.gain] for norm in done.values()]
+        gains = [self.leaves[norm.gain] for norm in done.values() if norm.gain is not None]
         fixed = {leaf.name: replace(leaf, axes=tuple((x, None, a, b) for x, _, a, b in leaf.axes)) for leaf in gains}
         return replace(self, norms={**self.norms, **done}, leaves={**self.leaves, **fixed})
 

@@ -9,10 +9,11 @@ written to it if v·c·JᵀJ = I.  What else a space needs is in the operations 
                   centred (a gain that stays, a unit-wise function), every coordinate is repeated m/n times: v = 1.
     softmax       divides by √d, d the width of a head: queries take √(d'/d).
     rotary        θ^(−2j/n) is a frequency of the larger head only for m = k n: pair j becomes pair k j.
-    query/key     mean squares inside heads: both sides take √(m/n), and the product of the gains √(n/m), which
-    norms         leaves √(m/n) for softmax.
+    query/key     mean squares inside heads, or over all of them: queries and keys take the roots of m/n, the product of
+    norms         the gains what they took and what softmax needs.
     inside heads  zero coordinates.
     units, heads  zero ones; or copies, with what reads them shared out among the copies (semi-permutations).
+    slopes        follow from the number of heads, which stays.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import math
 from dataclasses import dataclass
 
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
-from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, ROTARY, Rep
+from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, Rep
 from onebasin.spec import ModelSpec
-from onebasin.spec.ops import gain_product, head_sum, qk_norm, rope
+from onebasin.spec.ops import gain_product, head_sum, joint_qk_norm, qk_norm, rope
+from onebasin.widening.heads import check_more, check_scaled, normed_growth, padded, query_factors, rotary, turned
 
 EXTRA = ("zero", "split")  # what a larger model's additional units and heads are
 
@@ -61,6 +63,13 @@ def embeddings(small: ModelSpec, large: ModelSpec, extra: str = EXTRA[0]) -> dic
                 found=large.constants.get(name),
                 next_step="change sizes alone",
             )
+    if small.spaces.keys() != large.spaces.keys():
+        raise NotExpressible(
+            "A model of these sizes has other spaces",
+            expected=", ".join(small.spaces.keys() - large.spaces.keys()) or "no other",
+            found=", ".join(large.spaces.keys() - small.spaces.keys()) or "fewer",
+            next_step="leave the head width as it is: it decides which part of a head is rotated",
+        )
     scale = query_factors(small, large)
     return {name: _embedding(name, small, large, scale.get(name, 1.0), extra) for name in small.spaces}
 
@@ -77,13 +86,17 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
         )
     if any(norm.space == name for norm in small.norms.values()):
         return _stream(name, small, large)
-    source = _rotary(name, n, m, rope() in ops) if small.family(name) <= ROTARY else _padded(n, m)
-    if qk_norm() in ops:
-        return Embedding(source, math.sqrt(m / n), math.sqrt(m / n))
+    source = rotary(name, n, m, rope() in ops) if turned(small, name) else padded(n, m)
+    if qk_norm() in ops or joint_qk_norm() in ops:
+        return Embedding(source, *normed_growth(name, small, large))
     if gain_product() in ops:
-        return Embedding(source, 1.0, math.sqrt(n / m))
+        return Embedding(source, 1.0, query_factor / math.prod(normed_growth(name, small, large)))
     if head_sum() in ops or small.spaces[name].base is None:
-        return _split(n, m) if extra == "split" or _returned(small, name) else Embedding(source)
+        split = extra == "split" or _returned(small, name)
+        if m > n:
+            check_more(small, name, split)
+        return _split(n, m) if split else Embedding(source)
+    check_scaled(small, name, query_factor)
     return Embedding(source, query_factor)
 
 
@@ -101,13 +114,13 @@ def _stream(name: str, small: ModelSpec, large: ModelSpec) -> Embedding:
                 next_step="give a multiple: LayerNorm sees the mean, and gains or units tell the coordinates apart",
             )
         return Embedding(tuple(i % n for i in range(m)), 1.0, n / m, stretch)
-    return Embedding(_padded(n, m), math.sqrt(m / n), math.sqrt(n / m), stretch)
+    return Embedding(padded(n, m), math.sqrt(m / n), math.sqrt(n / m), stretch)
 
 
 def _free(spec: ModelSpec, space: str) -> bool:
     """Whether norms alone read the space and all their gains are folded: its writers decide its mean and its length."""
     kept = any(norm.blocked or not norm.unit for norm in spec.norms.values() if norm.space == space)
-    return not kept and spec.family(space) in (ORTHOGONAL, ORTHOGONAL_ONES)
+    return not kept and not spec.raw_readers(space) and spec.family(space) in (ORTHOGONAL, ORTHOGONAL_ONES)
 
 
 def repeats(spec: ModelSpec, space: str) -> bool:
@@ -141,37 +154,3 @@ def _returned(spec: ModelSpec, space: str) -> bool:
 def _split(n: int, m: int) -> Embedding:
     """Place i takes coordinate i mod n."""
     return Embedding(tuple(i % n for i in range(m)), copies=tuple(len(range(i % n, m, n)) for i in range(m)))
-
-
-def _padded(n: int, m: int) -> tuple[int, ...]:
-    return (*range(n), *[-1] * (m - n))
-
-
-def _rotary(name: str, n: int, m: int, geometric: bool) -> tuple[int, ...]:
-    """Pairs are (j, j + n/2); pair j goes to k j, where its frequency θ^(−2j/n) = θ^(−2kj/m) is."""
-    if m == n:
-        return _padded(n, m)
-    if m % n or not geometric:
-        raise NotExpressible(
-            "The rotary frequencies of the heads are not among those of the wider ones",
-            space=name,
-            expected=f"a multiple of {n}" if geometric else n,
-            found=m,
-            next_step="give a head width that is an integer multiple, or leave it as it is",
-        )
-    k, source = m // n, [-1] * m
-    for j in range(n // 2):
-        source[k * j], source[k * j + m // 2] = j, j + n // 2
-    return tuple(source)
-
-
-def query_factors(small: ModelSpec, large: ModelSpec) -> dict[str, float]:
-    """√(d'/d) for the spaces of queries, where scores are divided by the root of the head width."""
-    found = {}
-    for attention, other in zip(small.attentions, large.attentions, strict=True):
-        leaves = (small.leaves[small.linears[name].weight] for name in attention.queries)
-        spaces = [axis.space for leaf in leaves for _, axis in leaf.spaces() if axis.rep is Rep.VEC]
-        widths = [sum(spec.spaces[name].size for name in spaces) for spec in (small, large)]
-        if attention.scaled and other.scaled:
-            found.update(dict.fromkeys(spaces, math.sqrt(widths[1] / widths[0])))
-    return found
