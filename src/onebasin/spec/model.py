@@ -39,7 +39,7 @@ class Norm:
     kind: str  # "layer" or "rms"
     space: str
     eps: float
-    gain: str
+    gain: str | None
     bias: str | None
     blocked: str | None = None
     unit: bool = False
@@ -53,7 +53,8 @@ class Norm:
 class Attention:
     """The linear maps of one softmax attention, by the names of their `Linear`s.
 
-    `scaled`: scores are divided by √d, with d the width of a head, all parts of its queries together.
+    `scaled`: scores are divided by √d, with d the width of a head, all parts of its queries together.  `gains` is the
+    space of the gains of norms of queries and keys, where there are such norms.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Attention:
     value: str
     output: str
     scaled: bool = True
+    gains: str | None = None
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ class ModelSpec:
     def with_unit_gains(self, norms: Iterable[str]) -> ModelSpec:
         """The spec after γ of `norms` became all ones: its entries are labelled no more, and the family grows."""
         done = {name: replace(self.norms[name], unit=True) for name in norms}
-        gains = [self.leaves[norm.gain] for norm in done.values()]
+        gains = [self.leaves[norm.gain] for norm in done.values() if norm.gain is not None]
         fixed = {leaf.name: replace(leaf, axes=tuple((x, None, a, b) for x, _, a, b in leaf.axes)) for leaf in gains}
         return replace(self, norms={**self.norms, **done}, leaves={**self.leaves, **fixed})
 
