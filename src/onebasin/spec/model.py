@@ -173,6 +173,10 @@ class ModelSpec:
     def readers(self, norm: str) -> list[Linear]:
         return list(self._reading.get(norm, ()))
 
+    def raw_readers(self, space: str) -> list[Linear]:
+        """What reads the stream itself, and not what a norm makes of it."""
+        return [x for x in self._reading.get(None, ()) if self.leaves[x.weight].dim(space, Rep.COV) is not None]
+
     def writers(self, space: str) -> list[Leaf]:
         """The leaves whose sum is the stream: vectors of `space` that are not parameters of a norm."""
         of_norms = {name for norm in self.norms.values() for name in (norm.gain, norm.bias)}
