@@ -85,6 +85,13 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             return transformers.Qwen3Config(**common, **text, **grouped, attention_bias=dice.pick(True, False))
         case "bert":
             return transformers.BertConfig(**common, **text, layer_norm_eps=eps)
+        case "roberta" | "xlm-roberta" | "camembert":
+            kind = {"roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}[model_type]
+            own = {"layer_norm_eps": eps, "pad_token_id": dice.pick(0, 1), "is_decoder": dice.pick(True, False)}
+            return getattr(transformers, f"{kind}Config")(**{**common, **text, **own})
+        case "distilbert":
+            own = {"dim": hidden, "n_layers": n["layers"], "n_heads": n["heads"], "hidden_dim": n["ffn"]}
+            return transformers.DistilBertConfig(**text, **own, activation=act, num_labels=3)
         case "vit":
             return transformers.ViTConfig(
                 **common, layer_norm_eps=eps, qkv_bias=dice.pick(True, False), image_size=8,

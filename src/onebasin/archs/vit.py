@@ -7,6 +7,8 @@ from onebasin.archs.registry import FIELDS, Config, architecture
 from onebasin.errors import LayoutMismatch
 from onebasin.spec import Builder, Head, Images
 
+STORED = (*(f"attention.attention.{x}" for x in ("query", "key", "value")), "attention.output.dense")
+
 
 def _pair(size: int | tuple[int, int] | list[int]) -> tuple[int, int]:
     """(height, width), given as such or as one number for both."""
@@ -55,9 +57,9 @@ def vit(s: Builder, cfg: Config) -> None:
     s.linear("embeddings.patch_embeddings.projection", "i y x -> d", d=d)
     for l in s.layers("encoder.layer.{}", cfg.num_hidden_layers):
         ln = l.norm("layer", "layernorm_before", d, eps)
-        attention(l, cfg, d, norm=ln, inner="attention.attention", output="attention.output.dense",
-                  qkv_bias=cfg.qkv_bias)  # fmt: skip
-        feed_forward(l, cfg, d, norm=l.norm("layer", "layernorm_after", d, eps))
+        attention(l, cfg, d, norm=ln, names=STORED, bias=(*[cfg.qkv_bias] * 3, True))
+        ln = l.norm("layer", "layernorm_after", d, eps)
+        feed_forward(l, cfg.intermediate_size, cfg.hidden_act, d, norm=ln)
     ln = s.norm("layer", "layernorm", d, eps, blocked=s.final_block(""))
     if s.head.key is None:
         size = getattr(cfg, "pooler_output_size", None) or cfg.hidden_size

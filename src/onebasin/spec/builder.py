@@ -67,6 +67,9 @@ class Builder:
         self._spaces[full] = Space(full, size, base.space if base else None, ops)
         return Axis(full)
 
+    def size(self, axis: Axis) -> int:
+        return self._spaces[axis.space].size
+
     def touch(self, axis: Axis, op: Op) -> None:
         space = self._spaces[axis.space]
         self._spaces[axis.space] = replace(space, ops=(*space.ops, op))
@@ -99,16 +102,18 @@ class Builder:
         self._linears[name] = Linear(name, weight, offset, reads, writes, norm, optional)
         return name
 
-    def norm(self, kind: str, key: str, axis: Axis, eps: float, *, blocked: str | None = None) -> str:
-        """A norm with gain γ, and for "layer" also an offset β, over the whole of `axis`."""
+    def norm(
+        self, kind: str, key: str, axis: Axis, eps: float, *, blocked: str | None = None, bias: bool = True
+    ) -> str:
+        """A norm with gain γ, and for "layer" also an offset β (unless `bias` is false), over the whole of `axis`."""
         if not 0 <= eps < math.inf:
             what, name = "A norm has no valid eps", self._key + key
             step = "correct it in config.json: take that from the run that wrote these weights"
             raise LayoutMismatch(what, tensor=name, expected="0 or more", found=eps, next_step=step)
         gain = self.leaf(f"{key}.weight", "d", d=axis.perm)
-        bias = self.leaf(f"{key}.bias", "d", d=axis) if kind == "layer" else None
+        offset = self.leaf(f"{key}.bias", "d", d=axis) if kind == "layer" and bias else None
         name = self._key + key
-        self._norms[name] = Norm(name, kind, axis.space, eps, gain, bias, blocked)
+        self._norms[name] = Norm(name, kind, axis.space, eps, gain, offset, blocked)
         return name
 
     def attention(
