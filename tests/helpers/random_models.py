@@ -92,6 +92,15 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
         case "distilbert":
             own = {"dim": hidden, "n_layers": n["layers"], "n_heads": n["heads"], "hidden_dim": n["ffn"]}
             return transformers.DistilBertConfig(**text, **own, activation=act, num_labels=3)
+        case "modernbert":
+            thetas = {"global_rope_theta": 100.0, "local_rope_theta": 50.0, "global_attn_every_n_layers": 2}
+            flags = ("norm_bias", "attention_bias", "mlp_bias", "decoder_bias", "classifier_bias")
+            return transformers.ModernBertConfig(
+                **common, **text, **thetas, **{flag: dice.pick(True, False) for flag in flags}, norm_eps=eps,
+                hidden_activation=act, local_attention=dice.pick(4, 128), classifier_pooling=dice.pick("cls", "mean"),
+                classifier_activation=dice.pick("gelu", "relu"), bos_token_id=1, eos_token_id=2, cls_token_id=1,
+                sep_token_id=2,
+            )  # fmt: skip
         case "vit":
             return transformers.ViTConfig(
                 **common, layer_norm_eps=eps, qkv_bias=dice.pick(True, False), image_size=8,

@@ -88,8 +88,8 @@ def transform(
 
 
 def masked_lm(
-    s: Builder, words: Axis, d: Axis, *, embedding: str, decoder: str, own_bias: str | None = None, bias: bool = True,
-    **layer: Any,
+    s: Builder, words: Axis, d: Axis, *, embedding: str, decoder: str, own_bias: str | None = None,
+    decoder_bias: bool = True, **layer: Any,
 ) -> None:  # fmt: skip
     """`transform`, then a decoder.  A tied one makes the transform's space that of the embedding, `words`.
 
@@ -101,12 +101,12 @@ def masked_lm(
     if s.tied:
         s.touch(e, tied())
         s.tie(f"{decoder}.weight", embedding)
-        if bias:
+        if decoder_bias:
             s.root.leaf(own_bias or f"{decoder}.bias", "v")
         if own_bias:
             s.mirror(f"{decoder}.bias", own_bias, tied=True)
     else:
-        s.root.linear(decoder, "e -> v", bias=bias, norm=ln, e=e.co)
+        s.root.linear(decoder, "e -> v", bias=decoder_bias, norm=ln, e=e.co)
         if own_bias:
             s.mirror(own_bias, f"{decoder}.bias", tied=False)
     s.output("logits")

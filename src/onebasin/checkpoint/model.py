@@ -203,6 +203,11 @@ def check_numbers(config: Mapping[str, Any], store: Store) -> None:
             raise LayoutMismatch(what, expected=expected, found=found, next_step=_CORRECT)
 
 
+def attention_of(kind: Any) -> str:
+    """How a class of transformers computes attention: through sdpa, or in code of its own where it has no other."""
+    return "sdpa" if kind._supports_sdpa else "eager"
+
+
 def check_runs(architecture: str, config: Mapping[str, Any]) -> None:
     """transformers can make the model of this configuration: tried without memory for its weights."""
     import torch
@@ -211,7 +216,8 @@ def check_runs(architecture: str, config: Mapping[str, Any]) -> None:
     full = transformers_config(config)
     try:
         with torch.device("meta"):
-            getattr(transformers, architecture)._from_config(full, attn_implementation="sdpa")
+            kind = getattr(transformers, architecture)
+            kind._from_config(full, attn_implementation=attention_of(kind))
     except Exception as error:  # an activation or a rate of dropout that does not exist, and whatever else it holds
         what, found = f"transformers cannot make a {architecture} of config.json", f"{type(error).__name__}: {error}"
         raise BadCheckpoint(what, found=found, next_step=_CORRECT) from error

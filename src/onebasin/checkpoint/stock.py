@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from onebasin.checkpoint import Checkpoint, transformers_config
+from onebasin.checkpoint.model import attention_of
 from onebasin.spec import Images, ModelSpec, Tokens
 
 
 def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> nn.Module:
     """The transformers model of the checkpoint's own class, with the weights rounded to `dtype`.
 
-    In float64 the whole forward pass is float64: attention through sdpa, and RMSNorm without its cast to float32,
-    which would leave 1e-6 on an exact symmetry.
+    In float64 the whole forward pass is float64, without the casts to float32 that some models make on their way
+    (RMSNorm, rotary positions, softmax): these would leave 1e-6 on an exact symmetry.
     """
     model = build(checkpoint, dtype)
     load_weights(model, checkpoint)
@@ -33,12 +34,13 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
     config.dtype = dtype  # in 4.x the only place that every part of the model looks at
     config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False  # outputs by name
     config.initializer_range = 0.02  # of weights that are all replaced
-    model = getattr(transformers, spec.architecture)._from_config(config, attn_implementation="sdpa")
+    kind = getattr(transformers, spec.architecture)
+    model = kind._from_config(config, attn_implementation=attention_of(kind))
     _take_out_absent(model, spec)
     if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
         model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row
     if dtype == torch.float64:
-        norms_in_float64(model)
+        stay_in_float64(model)
     ready: nn.Module = model.eval()
     return ready
 
@@ -71,17 +73,29 @@ def modules_of(model: nn.Module, spec: ModelSpec) -> dict[str, nn.Module]:
     return {source_key(spec, name): model.get_submodule(name.rpartition(".")[0]) for name in names}
 
 
-def norms_in_float64(model: nn.Module) -> None:
-    """Let every RMSNorm compute in the dtype it is given, instead of float32."""
-    for module in model.modules():
-        if type(module).__name__.endswith("RMSNorm"):
-            module.forward = partial(_rms_norm, module)
+def stay_in_float64(model: nn.Module) -> None:
+    """Let a model compute in the dtype that it is given, where its code asks for float32."""
+    forward = model.forward
+
+    def whole(*args: Any, **kwargs: Any) -> Any:
+        with _NoCasts():
+            return forward(*args, **kwargs)
+
+    model.forward = whole
 
 
-def _rms_norm(module: Any, hidden_states: Tensor) -> Tensor:
-    variance = hidden_states.pow(2).mean(-1, keepdim=True)
-    normalised: Tensor = module.weight * hidden_states * torch.rsqrt(variance + module.variance_epsilon)
-    return normalised
+class _NoCasts(TorchFunctionMode):
+    """Numbers of float64 stay so when float32 is asked for: `x.float()`, `x.to(torch.float32)`, `softmax(dtype=...)`."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        double = bool(args) and isinstance(args[0], Tensor) and args[0].dtype == torch.float64
+        if double and func is Tensor.float:
+            return args[0]
+        if double and any(x is torch.float32 for x in (*args[1:], *kwargs.values())):
+            kwargs = {name: torch.float64 if x is torch.float32 else x for name, x in kwargs.items()}
+            args = tuple(torch.float64 if x is torch.float32 else x for x in args)
+        return func(*args, **kwargs)
 
 
 def probe_inputs(spec: ModelSpec, *, batch: int = 4, length: int = 16, seed: int = 0) -> dict[str, Tensor]:
