@@ -101,12 +101,18 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
                 classifier_activation=dice.pick("gelu", "relu"), bos_token_id=1, eos_token_id=2, cls_token_id=1,
                 sep_token_id=2,
             )  # fmt: skip
-        case "vit":
-            return transformers.ViTConfig(
-                **common, layer_norm_eps=eps, qkv_bias=dice.pick(True, False), image_size=8,
-                patch_size=dice.pick(2, 4), num_channels=dice.pick(1, 3), pooler_output_size=dice.pick(None, 5),
-                pooler_act=dice.pick("tanh", "relu"),
-            )  # fmt: skip
+        case "vit" | "deit" | "dinov2" | "dinov3_vit":
+            common |= {"layer_norm_eps": eps, "qkv_bias": dice.pick(True, False), "image_size": 8,
+                       "patch_size": dice.pick(2, 4), "num_channels": dice.pick(1, 3)}  # fmt: skip
+            if model_type == "dinov2":
+                return transformers.Dinov2Config(**common, mlp_ratio=dice.pick(1, 2), use_mask_token=dice.pick(True, False))
+            if model_type == "dinov3_vit":
+                common["hidden_size"] = n["heads"] * dice.pick(4, 8)
+                flags = ("query_bias", "key_bias", "value_bias", "proj_bias", "mlp_bias", "use_gated_mlp")
+                own = {flag: dice.pick(True, False) for flag in flags}
+                return transformers.DINOv3ViTConfig(**common, **own, num_register_tokens=dice.pick(1, 3))
+            kind = {"vit": transformers.ViTConfig, "deit": transformers.DeiTConfig}[model_type]
+            return kind(**common, pooler_output_size=dice.pick(None, 5), pooler_act=dice.pick("tanh", "relu"))
     raise NotImplementedError(f"give {model_type} a random configuration here")
 
 
@@ -115,7 +121,7 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
     """Gains of either sign away from zero, biases and weights that matter."""
     torch.manual_seed(seed)
     for name, p in model.named_parameters():
-        if p.ndim == 1 and name.endswith("weight"):
+        if p.ndim == 1 and name.endswith(("weight", "lambda1")):
             p.copy_((0.5 + torch.rand_like(p)) * torch.where(torch.rand_like(p) < 0.2, -1.0, 1.0))
         elif p.ndim == 1:
             p.normal_(0, 0.5)

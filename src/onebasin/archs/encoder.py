@@ -12,14 +12,13 @@ from onebasin.spec.ops import Op, bilinear, elementwise, head_sum, tied
 Names = tuple[str, str, str, str]
 ON_SKIP = "post-norm: its output is also the skip path, which has no linear map that could take the gain"
 STORED: Names = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
-PROJECTIONS: Names = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
 def attention(
     l: Builder, cfg: Config, d: Axis, *, norm: str | None, names: Names = STORED,
     bias: Sequence[bool] = (True,) * 4, positions: Sequence[Op] = (),
-) -> tuple[str, str]:  # fmt: skip
-    """Heads of width k with query, key, value and output maps of these names; returns the value and the output map.
+) -> str:  # fmt: skip
+    """Heads of width k with query, key, value and output maps of these names; returns the last of them.
 
     `positions` are operations on queries and keys.
     """
@@ -33,7 +32,7 @@ def attention(
     v = l.linear(names[2], bias=bias[2], h=h, k=ov, **reads)
     o = l.linear(names[3], "(h k) -> d", bias=bias[3], h=h.co, k=ov.co, d=d)
     l.attention("attention", queries=[q], keys=[k], value=v, output=o)
-    return v, o
+    return o
 
 
 def feed_forward(

@@ -203,11 +203,6 @@ def check_numbers(config: Mapping[str, Any], store: Store) -> None:
             raise LayoutMismatch(what, expected=expected, found=found, next_step=_CORRECT)
 
 
-def attention_of(kind: Any) -> str:
-    """How a class of transformers computes attention: through sdpa, or in code of its own where it has no other."""
-    return "sdpa" if kind._supports_sdpa else "eager"
-
-
 def check_runs(architecture: str, config: Mapping[str, Any]) -> None:
     """transformers can make the model of this configuration: tried without memory for its weights."""
     import torch
@@ -221,6 +216,11 @@ def check_runs(architecture: str, config: Mapping[str, Any]) -> None:
     except Exception as error:  # an activation or a rate of dropout that does not exist, and whatever else it holds
         what, found = f"transformers cannot make a {architecture} of config.json", f"{type(error).__name__}: {error}"
         raise BadCheckpoint(what, found=found, next_step=_CORRECT) from error
+
+
+def attention_of(kind: Any) -> str:
+    """How a class of transformers computes attention: by sdpa, or, if it has only that, by code of its own."""
+    return "sdpa" if kind._supports_sdpa else "eager"
 
 
 def check_headers(spec: ModelSpec, headers: Mapping[str, Header], folder: Path) -> None:

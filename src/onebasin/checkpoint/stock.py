@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,8 +18,8 @@ from onebasin.spec import Images, ModelSpec, Tokens
 def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> nn.Module:
     """The transformers model of the checkpoint's own class, with the weights rounded to `dtype`.
 
-    In float64 the whole forward pass is float64, without the casts to float32 that some models make on their way
-    (RMSNorm, rotary positions, softmax): these would leave 1e-6 on an exact symmetry.
+    In float64 the whole forward pass is float64: steps that models take in float32, such as RMSNorm or the softmax,
+    would leave 1e-6 on an exact symmetry.
     """
     model = build(checkpoint, dtype)
     load_weights(model, checkpoint)
@@ -40,7 +41,7 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
     if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
         model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row
     if dtype == torch.float64:
-        stay_in_float64(model)
+        all_in_float64(model)
     ready: nn.Module = model.eval()
     return ready
 
@@ -73,28 +74,26 @@ def modules_of(model: nn.Module, spec: ModelSpec) -> dict[str, nn.Module]:
     return {source_key(spec, name): model.get_submodule(name.rpartition(".")[0]) for name in names}
 
 
-def stay_in_float64(model: nn.Module) -> None:
-    """Let a model compute in the dtype that it is given, where its code asks for float32."""
-    forward = model.forward
-
-    def whole(*args: Any, **kwargs: Any) -> Any:
-        with _NoCasts():
-            return forward(*args, **kwargs)
-
-    model.forward = whole
+def all_in_float64(model: Any) -> None:
+    """Let the model compute all of its forward pass in float64, where it is given that, instead of parts in float32."""
+    model.forward = partial(_in_float64, model.forward)
 
 
-class _NoCasts(TorchFunctionMode):
-    """Numbers of float64 stay so when float32 is asked for: `x.float()`, `x.to(torch.float32)`, `softmax(dtype=...)`."""
+def _in_float64(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    with _KeepFloat64():
+        return forward(*args, **kwargs)
+
+
+class _KeepFloat64(TorchFunctionMode):
+    """Casts from float64 to float32, alone or inside another function, do nothing."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        double = bool(args) and isinstance(args[0], Tensor) and args[0].dtype == torch.float64
-        if double and func is Tensor.float:
-            return args[0]
-        if double and any(x is torch.float32 for x in (*args[1:], *kwargs.values())):
-            kwargs = {name: torch.float64 if x is torch.float32 else x for name, x in kwargs.items()}
+        if args and isinstance(args[0], Tensor) and args[0].dtype == torch.float64:
+            if func is Tensor.float:
+                return args[0]
             args = tuple(torch.float64 if x is torch.float32 else x for x in args)
+            kwargs = {name: torch.float64 if x is torch.float32 else x for name, x in kwargs.items()}
         return func(*args, **kwargs)
 
 

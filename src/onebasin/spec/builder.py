@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from onebasin.errors import LayoutMismatch
 from onebasin.spec.leaves import Axis, Leaf, Space, letters, make_leaf
-from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Tokens
+from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Scale, Tokens
 from onebasin.spec.ops import Op, tied
 
 
@@ -43,6 +43,7 @@ class Builder:
         self._leaves: dict[str, Leaf] = {}
         self._linears: dict[str, Linear] = {}
         self._norms: dict[str, Norm] = {}
+        self._scales: dict[str, Scale] = {}
         self._attentions: list[Attention] = []
         self._mirrors: list[Mirror] = []
         self._outputs: dict[str, Axis | None] = {}
@@ -58,9 +59,10 @@ class Builder:
         """The same table without the base model's prefix: where heads live."""
         return self.at("")
 
-    def layers(self, template: str, count: int) -> Iterator[Builder]:
+    def layers(self, template: str, count: int, first: int = 0) -> Iterator[Builder]:
+        """One table for each of the layers that `template` names; the first of them is layer `first` of the model."""
         for i in range(count):
-            yield self.at(self._key + template.format(i) + ".", f"layers.{i}.")
+            yield self.at(self._key + template.format(i) + ".", f"{self._name}layers.{first + i}.")
 
     def space(self, name: str, size: int, *ops: Op, base: Axis | None = None) -> Axis:
         full = self._name + name
@@ -116,6 +118,11 @@ class Builder:
         self._norms[name] = Norm(name, kind, axis.space, eps, gain, offset, blocked)
         return name
 
+    def scale(self, key: str, axis: Axis, writer: str) -> None:
+        """One number for each coordinate of `axis`, by which what the linear map `writer` writes there is multiplied."""
+        gain = self.leaf(key, "d", d=axis.perm)
+        self._scales[gain] = Scale(gain, axis.space, gain, writer)
+
     def attention(
         self, name: str, *, queries: list[str], keys: list[str], value: str, output: str, scaled: bool = True
     ) -> None:
@@ -163,5 +170,5 @@ class Builder:
         return ModelSpec(
             model_type, architecture, self._spaces, self._leaves, self._linears, self._norms,
             tuple(self._attentions), tuple(self._mirrors), self._inputs, self._outputs, self._constants,
-            self.prefix, renames, untouched,
+            self.prefix, renames, untouched, self._scales,
         )  # fmt: skip

@@ -38,6 +38,10 @@ def rms_norm(gain: bool) -> Op:
     return Op("RMSNorm", fam.ORTHOGONAL, "keeps length")
 
 
+def layer_scale() -> Op:
+    return Op("layer scale", fam.MONOMIAL, "unequal scales label the coordinates")
+
+
 _ADMITTED = {  # by activations that commute with more than reordering
     "linear": (fam.INVERTIBLE, "no non-linearity"),
     "relu": (fam.SCALED_PERMUTATION, "acts unit by unit, positively homogeneous"),  # φ(s·t) = s·φ(t) for s > 0
