@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from onebasin.errors import UnclaimedTensor
 from onebasin.families import Family, Rep, meet
-from onebasin.spec.checks import check_coverage, check_fibres, check_readers
+from onebasin.spec.checks import check_coverage, check_fibres, check_readers, check_scales
 from onebasin.spec.leaves import Axis, Leaf, Space, check_partition
 from onebasin.spec.ops import Op, layer_norm, layer_scale, rms_norm
 
@@ -126,6 +126,7 @@ class ModelSpec:
         object.__setattr__(self, "keys", {key: check_partition(key, found) for key, found in self.parts.items()})
         check_fibres(self)
         check_readers(self)
+        check_scales(self)
 
     @cached_property
     def parts(self) -> Mapping[str, Sequence[Leaf]]:
