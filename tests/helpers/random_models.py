@@ -83,6 +83,77 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
         case "qwen3":
             grouped["head_dim"] = n["width"] + 2
             return transformers.Qwen3Config(**common, **text, **grouped, attention_bias=dice.pick(True, False))
+        case "gemma3_text":
+            kinds = [dice.pick("full_attention", "sliding_attention") for _ in range(n["layers"])]
+            own = {"layer_types": kinds, "sliding_window": 5, "query_pre_attn_scalar": 7, "hidden_activation": act}
+            own |= {"final_logit_softcapping": dice.pick(None, 3.0), "attention_bias": dice.pick(True, False)}
+            return transformers.Gemma3TextConfig(**common, **text, **grouped, **own, rope_local_base_freq=33.0)
+        case "gemma" | "gemma2":
+            own = {"attention_bias": dice.pick(True, False)}
+            if model_type == "gemma":
+                return transformers.GemmaConfig(**common, **text, **grouped, **own)
+            own |= {"query_pre_attn_scalar": 7, "hidden_activation": act, "sliding_window": 5}
+            own |= {"attn_logit_softcapping": dice.pick(None, 1.5), "final_logit_softcapping": dice.pick(None, 3.0)}
+            return transformers.Gemma2Config(**common, **text, **grouped, **own)
+        case "phi3":
+            own = {"num_key_value_heads": n["kv"], "rms_norm_eps": eps, "sliding_window": dice.pick(None, 5)}
+            return transformers.Phi3Config(**common, **text, **own, **rope(100.0, dice.pick(2, 4, n["width"]) / n["width"]))
+        case "olmo" | "olmo2":
+            own = {"num_key_value_heads": n["kv"], "attention_bias": dice.pick(True, False)}
+            if model_type == "olmo":
+                return transformers.OlmoConfig(**common, **text, **own, clip_qkv=dice.pick(None, 0.7))
+            return transformers.Olmo2Config(**common, **text, **own, rms_norm_eps=eps)
+        case "opt":
+            return transformers.OPTConfig(
+                **common, **text, ffn_dim=n["ffn"], activation_function=act, enable_bias=dice.pick(True, False),
+                do_layer_norm_before=dice.pick(True, False), layer_norm_elementwise_affine=dice.pick(True, True, False),
+                word_embed_proj_dim=dice.pick(None, 6), _remove_final_layer_norm=dice.pick(True, False, False),
+            )  # fmt: skip
+        case "gptj":
+            return transformers.GPTJConfig(
+                n_embd=hidden, n_layer=n["layers"], n_head=n["heads"], n_inner=dice.pick(None, n["ffn"]), n_positions=12,
+                activation_function=act, layer_norm_epsilon=eps, vocab_size=n["vocabulary"], num_labels=3,
+                tie_word_embeddings=tie, pad_token_id=0, rotary_dim=dice.pick(2, 4),
+            )  # fmt: skip
+        case "gpt_neo":
+            return transformers.GPTNeoConfig(
+                **common | text, num_layers=n["layers"], num_heads=n["heads"], activation_function=act, window_size=5,
+                layer_norm_epsilon=eps, attention_types=[[[dice.pick("global", "local")], n["layers"]]],
+            )  # fmt: skip
+        case "bloom":
+            return transformers.BloomConfig(
+                hidden_size=hidden, n_layer=n["layers"], n_head=n["heads"], layer_norm_epsilon=eps, num_labels=3,
+                vocab_size=n["vocabulary"], tie_word_embeddings=tie, pad_token_id=0, seq_length=12,
+                apply_residual_connection_post_layernorm=dice.pick(True, False, False),
+            )  # fmt: skip
+        case "falcon":
+            new, alibi = dice.pick(True, False), dice.pick(True, False, False)
+            own = {"new_decoder_architecture": new, "num_ln_in_parallel_attn": dice.pick(None, 1) if new else None}
+            own |= {"multi_query": dice.pick(True, False), "parallel_attn": new or dice.pick(True, False)}
+            kv = n["kv"] if new else n["heads"]
+            return transformers.FalconConfig(
+                **common, **text, **own, num_kv_heads=kv, ffn_hidden_size=n["ffn"], activation=act, alibi=alibi,
+                layer_norm_epsilon=eps, bias=dice.pick(True, False),
+            )  # fmt: skip
+        case "stablelm":
+            own = {"use_qkv_bias": dice.pick(True, False), "use_parallel_residual": dice.pick(True, False)}
+            turned = rope(100.0, dice.pick(2, 4, n["width"]) / n["width"])
+            own |= {"num_key_value_heads": n["kv"], "layer_norm_eps": eps}
+            return transformers.StableLmConfig(**common, **text, **own, **turned)
+        case "starcoder2":
+            own = {"num_key_value_heads": n["kv"], "norm_epsilon": eps, "use_bias": dice.pick(True, False)}
+            return transformers.Starcoder2Config(**common, **text, **own, sliding_window=dice.pick(None, 5))
+        case "cohere":
+            own = {"num_key_value_heads": n["kv"], "layer_norm_eps": eps, "attention_bias": dice.pick(True, False)}
+            return transformers.CohereConfig(**common, **text, **own, logit_scale=0.3)
+        case "granite":
+            own = {"attention_bias": dice.pick(True, False), "mlp_bias": dice.pick(True, False)}
+            own |= {"embedding_multiplier": 2.0, "attention_multiplier": 0.4, "residual_multiplier": 0.7}
+            return transformers.GraniteConfig(**common, **text, **grouped, **own, logits_scaling=1.5)
+        case "smollm3":
+            own = {"attention_bias": dice.pick(True, False), "mlp_bias": dice.pick(True, False)}
+            turned = [dice.pick(0, 1) for _ in range(n["layers"])]
+            return transformers.SmolLM3Config(**common, **text, **grouped, **own, no_rope_layers=turned)
         case "bert":
             return transformers.BertConfig(**common, **text, layer_norm_eps=eps)
         case "roberta" | "xlm-roberta" | "camembert":
@@ -122,7 +193,8 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
     torch.manual_seed(seed)
     for name, p in model.named_parameters():
         if p.ndim == 1 and name.endswith(("weight", "lambda1")):
-            p.copy_((0.5 + torch.rand_like(p)) * torch.where(torch.rand_like(p) < 0.2, -1.0, 1.0))
+            less = 0.0 if p.any() else 1.0  # a gain that begins as zeros is stored less one
+            p.copy_((0.5 + torch.rand_like(p)) * torch.where(torch.rand_like(p) < 0.2, -1.0, 1.0) - less)
         elif p.ndim == 1:
             p.normal_(0, 0.5)
         else:

@@ -37,6 +37,12 @@ def check_read(written: dict[str, Any], read: dict[str, Any]) -> None:
         )
 
 
+def rotary_width(cfg: Config) -> int:
+    """How many coordinates of a head are rotated."""
+    width = getattr(cfg, "head_dim", None) or cfg.hidden_size // cfg.num_attention_heads
+    return int(width * rope_parameters(cfg).get("partial_rotary_factor", 1.0))
+
+
 @cache
 def before_5() -> bool:
     """Whether transformers 4 is installed."""
@@ -45,13 +51,18 @@ def before_5() -> bool:
 
 def rope_constants(cfg: Config) -> dict[str, Any]:
     """What two models must share to turn positions alike; some kinds of scaling look at the length of the context."""
-    length = {} if geometric(cfg) else {"max_position_embeddings": cfg.max_position_embeddings}
+    plain = all(geometric(cfg, kind) for kind in set(getattr(cfg, "layer_types", None) or [""]))
+    length = {} if plain else {"max_position_embeddings": cfg.max_position_embeddings}
     return {**rope_parameters(cfg), **length}
 
 
-def geometric(cfg: Config) -> bool:
-    """Whether every frequency follows from θ^(−2j/d) alone; the other kinds of scaling look at j or d themselves."""
-    return is_geometric(rope_parameters(cfg))
+def geometric(cfg: Config, kind: str = "") -> bool:
+    """Whether every frequency follows from θ^(−2j/d) alone; the other kinds of scaling look at j or d themselves.
+
+    `kind` of layer, where each has rotary positions of its own.
+    """
+    parameters = rope_parameters(cfg)
+    return is_geometric(parameters.get(kind, parameters))
 
 
 def is_geometric(parameters: dict[str, Any]) -> bool:

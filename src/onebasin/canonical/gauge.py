@@ -11,7 +11,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from onebasin.canonical.rewrites import LARGEST_OFFSET, fold_gains, keeps_offset, scale_writer, shift, split_gain, through
+from onebasin.canonical.rewrites import (
+    LARGEST_OFFSET,
+    fold_gains,
+    keeps_offset,
+    keeps_value_bias,
+    scale_writer,
+    shift,
+    split_gain,
+    through,
+)
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.spec import Attention, Norm, Scale
@@ -63,7 +72,7 @@ def _check_same_table(reference: Checkpoint, canonical: Checkpoint) -> None:
 
 def _restore_value_bias(plain: Checkpoint, model: Checkpoint, attention: Attention) -> Checkpoint:
     v, o = model.spec.linears[attention.value], model.spec.linears[attention.output]
-    if v.bias is None or o.bias is None:
+    if v.bias is None or o.bias is None or keeps_value_bias(model.spec, v, o):
         return model
     bias, effective = v.bias, plain[v.bias]
     return model.derive(
@@ -75,7 +84,7 @@ def _restore_value_bias(plain: Checkpoint, model: Checkpoint, attention: Attenti
 
 
 def _restore_gain(reference: Checkpoint, model: Checkpoint, norm: Norm) -> Checkpoint:
-    gain = reference[norm.gain]
+    gain = reference[str(norm.gain)]
     offset = None if norm.bias is None else reference[norm.bias]
     _check_divisible(norm, gain, offset)
     result = split_gain(model, norm.name, gain)

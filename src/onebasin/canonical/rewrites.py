@@ -18,9 +18,10 @@ from onebasin.canonical.structure import untied_spec
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.model import Recipe
 from onebasin.errors import NotExpressible
-from onebasin.families import INVERTIBLE, Rep
+from onebasin.families import Rep
 from onebasin.maps.indexed import along
-from onebasin.spec import Linear, Norm, Scale
+from onebasin.spec import Linear, ModelSpec, Norm, Scale
+from onebasin.spec.ops import bilinear
 
 LARGEST_OFFSET = 1e4  # larger ratios of offset to gain would cancel digits when the result is run in float32
 
@@ -63,6 +64,8 @@ def _folded(checkpoint: Checkpoint, name: str) -> dict[str, Recipe]:
     norm = checkpoint.spec.norms[name]
     if norm.blocked:
         _check_constant_gain(checkpoint, norm)
+        return {}
+    if norm.gain is None:
         return {}
     gain = checkpoint[norm.gain]
     offset = None if norm.bias is None else checkpoint[norm.bias]
@@ -109,7 +112,7 @@ def split_gain(checkpoint: Checkpoint, name: str, factor: Tensor) -> Checkpoint:
 
 def _check_constant_gain(checkpoint: Checkpoint, norm: Norm) -> None:
     """A gain that cannot move but is the same for every coordinate labels nothing, so it may stay."""
-    gain = checkpoint[norm.gain]
+    gain = checkpoint[str(norm.gain)]
     if bool((gain == gain[0]).all()) and bool(gain[0] != 0):
         return
     raise NotExpressible(
@@ -163,7 +166,7 @@ def drop_key_bias(checkpoint: Checkpoint, key: str) -> Checkpoint:
     if linear.bias is None:
         return checkpoint
     inner = [axis.space for _, axis in checkpoint.spec.leaves[linear.bias].spaces() if axis.rep is Rep.COV]
-    seen = [op for space in inner for op in checkpoint.spec.ops(space) if op.admits != INVERTIBLE]
+    seen = [op for space in inner for op in checkpoint.spec.ops(space) if op != bilinear()]
     if seen:
         raise NotExpressible(
             "The key bias is not free",
@@ -176,22 +179,32 @@ def drop_key_bias(checkpoint: Checkpoint, key: str) -> Checkpoint:
     return checkpoint.derive({linear.bias: lambda: zeros})
 
 
+def keeps_value_bias(spec: ModelSpec, value: Linear, output: Linear) -> str:
+    """Why the bias of `value` stays where it is, if it has one: there is no other, or it would not arrive as it is."""
+    if output.bias is None:
+        return "no output bias"
+    inside = [axis.space for _, axis in spec.leaves[value.weight].spaces() if spec.fibres(axis.space)]
+    return ", ".join(op.name for space in inside for op in spec.ops(space))
+
+
 def fold_value_bias(checkpoint: Checkpoint, value: str, output: str) -> Checkpoint:
     """b_O ← b_O + W_O b_V, b_V ← 0: attention weights sum to one, so the value bias arrives unchanged."""
     v, o = checkpoint.spec.linears[value], checkpoint.spec.linears[output]
     if v.bias is None:
         return checkpoint
-    if o.bias is None:
+    obstacle = keeps_value_bias(checkpoint.spec, v, o)
+    if obstacle:
         raise NotExpressible(
-            "The value bias has no output bias to move into",
+            "The value bias cannot move into an output bias",
             tensor=v.bias,
+            found=obstacle,
             next_step="nothing to do: the bias moves with its space",
         )
     zeros = torch.zeros(checkpoint.spec.leaves[v.bias].shape, dtype=torch.float64)
     return checkpoint.derive(
         {
             v.bias: lambda: zeros,
-            o.bias: lambda: checkpoint[str(o.bias)] + through(checkpoint, o, str(v.bias), checkpoint[str(v.bias)]),
+            str(o.bias): lambda: checkpoint[str(o.bias)] + through(checkpoint, o, str(v.bias), checkpoint[str(v.bias)]),
         }
     )
 

@@ -100,14 +100,12 @@ class Checkpoint(Shared):
     def tensor(self, key: str) -> Tensor:
         """The stored tensor `key`, put together from its leaves in float64."""
         import torch
-        from einops import rearrange
 
-        parts = self.spec.parts[key]
-        view = parts[0].view
-        whole = torch.empty(view.shape, dtype=torch.float64, device=self.store.device)
-        window = rearrange(whole, view.pattern, **dict(view.sizes))  # splits and reorders axes: shares memory
-        for leaf in parts:
-            window[leaf.index] = self[leaf.name]
+        from onebasin.checkpoint.views import write_leaf
+
+        whole = torch.empty(self.spec.keys[key], dtype=torch.float64, device=self.store.device)
+        for leaf in self.spec.parts[key]:
+            write_leaf(whole, leaf, self[leaf.name])
         return whole
 
     def written_as(self, key: str, dtype: str | None = None) -> str:
@@ -163,11 +161,9 @@ def _with_dtype(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _read(store: Store, name: str, leaf: Leaf) -> Tensor:
-    import torch
-    from einops import rearrange
+    from onebasin.checkpoint.views import read_leaf
 
-    whole = rearrange(store.read(name), leaf.view.pattern, **dict(leaf.view.sizes))
-    return whole[leaf.index].to(torch.float64)
+    return read_leaf(store.read(name), leaf)
 
 
 def transformers_config(config: Mapping[str, Any]) -> Any:

@@ -76,46 +76,58 @@ class Builder:
         space = self._spaces[axis.space]
         self._spaces[axis.space] = replace(space, ops=(*space.ops, op))
 
-    def leaf(self, key: str, stored: str, **where: Axis | int) -> str:
-        """Claim the whole of one stored tensor."""
-        return self._claim(key, stored, stored, "", where)
+    def leaf(self, key: str, stored: str, *, plus: float = 0.0, times: float = 1.0, **where: Axis | int) -> str:
+        """Claim the whole of one stored tensor; the model computes with `times` · (what is stored + `plus`)."""
+        name = self._claim(key, stored, stored, "", where)
+        self._leaves[name] = replace(self._leaves[name], plus=plus, times=times)
+        return name
 
-    def _claim(self, key: str, stored: str, order: str, part: str, where: Mapping[str, Axis | int]) -> str:
+    def _claim(
+        self, key: str, stored: str, order: str, part: str, where: Mapping[str, Axis | int], start: int = 0
+    ) -> str:
         key = self._key + key
         name = f"{key}:{part}" if part else key
         if name in self._leaves:
             raise ValueError(f"{name} is declared twice: give each part of a fused tensor its own `part`")
-        self._leaves[name] = make_leaf(name, key, stored, letters(order), where, self._sizes, self._spaces)
+        self._leaves[name] = make_leaf(name, key, stored, letters(order), where, self._sizes, self._spaces, start)
         return name
 
     def linear(
         self, key: str, maps: str, *, norm: str | None = None, bias: bool = True, part: str = "",
-        conv1d: bool = False, optional: bool = False, **where: Axis | int,
+        conv1d: bool = False, optional: bool = False, start: int = 0, **where: Axis | int,
     ) -> str:  # fmt: skip
-        """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D."""
+        """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D; of a fused tensor from row `start` on."""
         reads, writes = maps.split(" -> ")
         stored = f"{reads} {writes}" if conv1d else f"{writes} {reads}"
-        weight = self._claim(f"{key}.weight", stored, f"{writes} {reads}", part, where)
+        weight = self._claim(f"{key}.weight", stored, f"{writes} {reads}", part, where, start)
         offset = None
         if bias:
             outer = {x: place for x, place in where.items() if x in letters(writes)}
-            offset = self._claim(f"{key}.bias", writes, writes, part, outer)
+            offset = self._claim(f"{key}.bias", writes, writes, part, outer, start)
         name = weight.replace(".weight", "", 1)
         self._linears[name] = Linear(name, weight, offset, reads, writes, norm, optional)
         return name
 
     def norm(
-        self, kind: str, key: str, axis: Axis, eps: float, *, blocked: str | None = None, bias: bool = True
-    ) -> str:
-        """A norm with gain γ, and for "layer" also an offset β (unless `bias` is false), over the whole of `axis`."""
+        self, kind: str, key: str, axis: Axis, eps: float, *, blocked: str | None = None, gain: bool = True,
+        bias: bool | None = None, plus: float = 0.0,
+    ) -> str:  # fmt: skip
+        """A norm with gain γ, and for "layer" also an offset β, over the whole of `axis`; γ is stored less `plus`.
+
+        A norm without gain has nothing that could be moved or blocked.
+        """
         if not 0 <= eps < math.inf:
             what, name = "A norm has no valid eps", self._key + key
             step = "correct it in config.json: take that from the run that wrote these weights"
             raise LayoutMismatch(what, tensor=name, expected="0 or more", found=eps, next_step=step)
-        gain = self.leaf(f"{key}.weight", "d", d=axis.perm)
-        offset = self.leaf(f"{key}.bias", "d", d=axis) if kind == "layer" and bias else None
         name = self._key + key
-        self._norms[name] = Norm(name, kind, axis.space, eps, gain, offset, blocked)
+        if not gain:
+            self._norms[name] = Norm(name, kind, axis.space, eps, None, None, unit=True)
+            return name
+        weight = self.leaf(f"{key}.weight", "d", plus=plus, d=axis.perm)
+        has_bias = kind == "layer" if bias is None else bias
+        offset = self.leaf(f"{key}.bias", "d", d=axis) if has_bias else None
+        self._norms[name] = Norm(name, kind, axis.space, eps, weight, offset, blocked)
         return name
 
     def scale(self, key: str, axis: Axis, writer: str) -> None:
@@ -124,9 +136,11 @@ class Builder:
         self._scales[gain] = Scale(gain, axis.space, gain, writer)
 
     def attention(
-        self, name: str, *, queries: list[str], keys: list[str], value: str, output: str, scaled: bool = True
-    ) -> None:
-        self._attentions.append(Attention(self._name + name, tuple(queries), tuple(keys), value, output, scaled))
+        self, name: str, *, queries: list[str], keys: list[str], value: str, output: str, scaled: bool = True,
+        gains: Axis | None = None,
+    ) -> None:  # fmt: skip
+        space = gains.space if gains else None
+        self._attentions.append(Attention(self._name + name, tuple(queries), tuple(keys), value, output, scaled, space))
 
     def mirror(self, key: str, of: str, *, tied: bool) -> None:
         self._mirrors.append(Mirror(key, of, tied))
@@ -149,7 +163,7 @@ class Builder:
             return f"its reader {self.head.key}.weight is tied to {self._key}{embedding}"
         return None
 
-    def readout(self, d: Axis, norm: str, embedding: str) -> None:
+    def readout(self, d: Axis, norm: str | None, embedding: str) -> None:
         """End of the stream: the bare hidden state, a tied head, or a linear map to labels or tokens."""
         if self.head.key is None:
             self.output("last_hidden_state", d)

@@ -39,7 +39,7 @@ class Norm:
     kind: str  # "layer" or "rms"
     space: str
     eps: float
-    gain: str
+    gain: str | None
     bias: str | None
     blocked: str | None = None
     unit: bool = False
@@ -64,7 +64,8 @@ class Scale:
 class Attention:
     """The linear maps of one softmax attention, by the names of their `Linear`s.
 
-    `scaled`: scores are divided by √d, with d the width of a head, all parts of its queries together.
+    `scaled`: scores are divided by √d, with d the width of a head, all parts of its queries together.  `gains` is the
+    space of the gains of norms of queries and keys, where there are such norms.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Attention:
     value: str
     output: str
     scaled: bool = True
+    gains: str | None = None
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,7 @@ class ModelSpec:
         names = set(names)
         norms = {name: replace(norm, unit=True) for name, norm in self.norms.items() if name in names}
         scales = {name: replace(scale, unit=True) for name, scale in self.scales.items() if name in names}
-        gains = [self.leaves[x.gain] for x in (*norms.values(), *scales.values())]
+        gains = [self.leaves[x.gain] for x in (*norms.values(), *scales.values()) if x.gain is not None]
         fixed = {leaf.name: replace(leaf, axes=tuple((x, None, a, b) for x, _, a, b in leaf.axes)) for leaf in gains}
         return replace(
             self, norms={**self.norms, **norms}, scales={**self.scales, **scales}, leaves={**self.leaves, **fixed}
