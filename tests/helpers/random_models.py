@@ -160,6 +160,16 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             kind = {"roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}[model_type]
             own = {"layer_norm_eps": eps, "pad_token_id": dice.pick(0, 1), "is_decoder": dice.pick(True, False)}
             return getattr(transformers, f"{kind}Config")(**{**common, **text, **own})
+        case "electra" | "roformer":
+            kind = {"electra": transformers.ElectraConfig, "roformer": transformers.RoFormerConfig}[model_type]
+            own = {"embedding_size": dice.pick(6, hidden), "is_decoder": dice.pick(True, False)}
+            return kind(**common, **text, **own, layer_norm_eps=eps)
+        case "mpnet":
+            return transformers.MPNetConfig(**common, **text, layer_norm_eps=eps, bos_token_id=1, eos_token_id=2)
+        case "albert":
+            groups = dice.pick(1, n["layers"])
+            own = {"embedding_size": 6, "num_hidden_groups": groups, "inner_group_num": dice.pick(1, 2)}
+            return transformers.AlbertConfig(**common, **text, **own, layer_norm_eps=eps)
         case "distilbert":
             own = {"dim": hidden, "n_layers": n["layers"], "n_heads": n["heads"], "hidden_dim": n["ffn"]}
             return transformers.DistilBertConfig(**text, **own, activation=act, num_labels=3)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onebasin.archs.encoder import ON_SKIP, labels, masked_lm, pooler, post_norm_layers
+from onebasin.archs.encoder import embedded, labels, masked_lm, pooler, post_norm_layers
 from onebasin.archs.registry import FIELDS, Config, Declaration, architecture
 from onebasin.spec import Axis, Builder, Head, Tokens
 
@@ -24,10 +24,7 @@ def encoder(s: Builder, cfg: Config) -> tuple[Axis, str]:
     """The stream, and the norm that writes its last state."""
     d = s.space("residual", cfg.hidden_size)
     s.constant("is_decoder", cfg.is_decoder)
-    s.leaf(WORDS, "v d", d=d)
-    s.leaf("embeddings.position_embeddings.weight", "p d", d=d)
-    s.leaf("embeddings.token_type_embeddings.weight", "y d", d=d)
-    ln = s.norm("layer", "embeddings.LayerNorm", d, cfg.layer_norm_eps, blocked=ON_SKIP)
+    _, ln = embedded(s, cfg, d, ("v", "word_embeddings"), ("p", "position_embeddings"), ("y", "token_type_embeddings"))
     return d, post_norm_layers(s, cfg, d, ln)
 
 

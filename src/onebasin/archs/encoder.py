@@ -16,15 +16,17 @@ STORED: Names = ("attention.self.query", "attention.self.key", "attention.self.v
 
 def attention(
     l: Builder, cfg: Config, d: Axis, *, norm: str | None, names: Names = STORED,
-    bias: Sequence[bool] = (True,) * 4, positions: Sequence[Op] = (),
+    bias: Sequence[bool] = (True,) * 4, positions: Sequence[Op] = (), interleaved: bool = False, heads: Axis | None = None,
 ) -> str:  # fmt: skip
     """Heads of width k with query, key, value and output maps of these names; returns the last of them.
 
-    `positions` are operations on queries and keys.
+    `positions` are operations on queries and keys; pairs that turn together are neighbours if `interleaved`.  `heads`
+    is their space where layers share it.
     """
     width = cfg.hidden_size // cfg.num_attention_heads
-    h = l.space("heads", cfg.num_attention_heads, head_sum())
+    h = heads or l.space("heads", cfg.num_attention_heads, head_sum())
     qk = l.space("qk", width, bilinear(), *positions, base=h)
+    qk = qk.in_turns if interleaved else qk
     ov = l.space("ov", width, base=h)
     reads: dict[str, Any] = {"maps": "d -> (h k)", "norm": norm, "d": d.co}
     q = l.linear(names[0], bias=bias[0], h=h.perm, k=qk, **reads)
@@ -45,11 +47,28 @@ def feed_forward(
     return l.linear(names[1], "f -> d", bias=bias, f=f.co, d=d)
 
 
-def post_norm_layers(s: Builder, cfg: Config, d: Axis, ln: str | None, *, positions: Sequence[Op] = ()) -> str:
+def embedded(s: Builder, cfg: Config, d: Axis, *tables: tuple[str, str]) -> tuple[Axis, str | None]:
+    """Tables that are summed and normalised; where they are narrower than the stream, a linear map follows.
+
+    Returns the space of the tables, and the norm that wrote the stream, which is none behind a map.
+    """
+    narrow = getattr(cfg, "embedding_size", cfg.hidden_size) != cfg.hidden_size
+    e = s.space("embedding", cfg.embedding_size) if narrow else d
+    for letter, table in tables:
+        s.leaf(f"embeddings.{table}.weight", f"{letter} e", e=e)
+    ln = s.norm("layer", "embeddings.LayerNorm", e, cfg.layer_norm_eps, blocked=None if narrow else ON_SKIP)
+    if narrow:
+        s.linear("embeddings_project", "e -> d", norm=ln, e=e.co, d=d)
+    return e, None if narrow else ln
+
+
+def post_norm_layers(
+    s: Builder, cfg: Config, d: Axis, ln: str | None, *, behind: str = "attention.output.LayerNorm", **how: Any
+) -> str:
     """BERT's layers: a norm behind each half.  `ln` wrote the stream that the first reads; returns the last norm."""
     for i, l in enumerate(s.layers("encoder.layer.{}", cfg.num_hidden_layers)):
-        attention(l, cfg, d, norm=ln, positions=positions)
-        ln = l.norm("layer", "attention.output.LayerNorm", d, cfg.layer_norm_eps, blocked=ON_SKIP)
+        attention(l, cfg, d, norm=ln, **how)
+        ln = l.norm("layer", behind, d, cfg.layer_norm_eps, blocked=ON_SKIP)
         feed_forward(l, cfg.intermediate_size, cfg.hidden_act, d, norm=ln)
         last = i == cfg.num_hidden_layers - 1
         ln = l.norm("layer", "output.LayerNorm", d, cfg.layer_norm_eps, blocked=last_block(s) if last else ON_SKIP)
