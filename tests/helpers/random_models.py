@@ -170,6 +170,16 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             groups = dice.pick(1, n["layers"])
             own = {"embedding_size": 6, "num_hidden_groups": groups, "inner_group_num": dice.pick(1, 2)}
             return transformers.AlbertConfig(**common, **text, **own, layer_norm_eps=eps)
+        case "clip" | "clip_text_model" | "clip_vision_model":
+            sides = {"image_size": 8, "patch_size": dice.pick(2, 4), "num_channels": dice.pick(1, 3)}
+            end = {"projection_dim": 5, "layer_norm_eps": eps, "bos_token_id": 1, "eos_token_id": dice.pick(2, 3)}
+            words = transformers.CLIPTextConfig(**{**common, **text, **end})
+            common |= {"hidden_size": hidden + n["heads"], "intermediate_size": n["ffn"] + 1} if model_type == "clip" else {}
+            seen = transformers.CLIPVisionConfig(**common, **sides, **end)
+            if model_type != "clip":
+                return words if model_type == "clip_text_model" else seen
+            both = {"text_config": words.to_dict(), "vision_config": seen.to_dict()}
+            return transformers.CLIPConfig(**both, projection_dim=5, num_labels=3)
         case "distilbert":
             own = {"dim": hidden, "n_layers": n["layers"], "n_heads": n["heads"], "hidden_dim": n["ffn"]}
             return transformers.DistilBertConfig(**text, **own, activation=act, num_labels=3)

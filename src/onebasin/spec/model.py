@@ -115,7 +115,7 @@ class ModelSpec:
     norms: Mapping[str, Norm]
     attentions: tuple[Attention, ...]
     mirrors: tuple[Mirror, ...]
-    inputs: Tokens | Images
+    inputs: Mapping[str, Tokens | Images]  # argument of the model -> what it is
     outputs: Mapping[str, Axis | None]  # output name -> the space its last axis lives in
     constants: Mapping[str, object]  # numbers of the forward pass that two models must share
     prefix: str = ""
@@ -129,6 +129,12 @@ class ModelSpec:
         check_fibres(self)
         check_readers(self)
         check_scales(self)
+
+    @property
+    def reads(self) -> Tokens | Images | None:
+        """What the model reads, if that is of one kind."""
+        kinds = list(self.inputs.values())
+        return kinds[0] if len({type(kind) for kind in kinds}) == 1 else None
 
     @cached_property
     def parts(self) -> Mapping[str, Sequence[Leaf]]:
