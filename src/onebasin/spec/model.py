@@ -202,16 +202,21 @@ class ModelSpec:
         ]
 
     @property
+    def gains(self) -> list[Norm | Scale]:
+        """All that multiplies every coordinate of a space by a number of its own."""
+        return [*self.norms.values(), *self.scales.values()]
+
+    @property
     def unit_gains(self) -> list[str]:
         """The norms and scales that `with_unit_gains` was asked for."""
-        return [x.name for x in (*self.norms.values(), *self.scales.values()) if x.unit]
+        return [x.name for x in self.gains if x.unit]
 
     def with_unit_gains(self, names: Iterable[str]) -> ModelSpec:
         """The spec after γ of norms, or λ of scales, became all ones: it labels nothing more, and the family grows."""
         names = set(names)
         norms = {name: replace(norm, unit=True) for name, norm in self.norms.items() if name in names}
         scales = {name: replace(scale, unit=True) for name, scale in self.scales.items() if name in names}
-        gains = [self.leaves[x.gain] for x in (*norms.values(), *scales.values()) if x.gain is not None]
+        gains = [self.leaves[x.gain] for x in self.gains if x.name in names and x.gain is not None]
         fixed = {leaf.name: replace(leaf, axes=tuple((x, None, a, b) for x, _, a, b in leaf.axes)) for leaf in gains}
         return replace(
             self, norms={**self.norms, **norms}, scales={**self.scales, **scales}, leaves={**self.leaves, **fixed}

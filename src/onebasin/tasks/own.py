@@ -123,6 +123,8 @@ def _joined(parts: list[Tensor], key: str, checkpoint: Checkpoint) -> Tensor:
 def _check_inputs(inputs: Mapping[str, Tensor], checkpoint: Checkpoint) -> None:
     """The model can read them, and knows what is padding."""
     reads = checkpoint.spec.reads
+    if reads is None:
+        return
     if isinstance(reads, Images):
         size, there = (reads.channels, reads.height, reads.width), tuple(inputs[PIXELS].shape[1:])
         if there != size:
