@@ -31,6 +31,7 @@ class Architecture:
     fields: Mapping[str, str]
     renames: tuple[tuple[str, str], ...]
     untouched: tuple[str, ...]
+    follows: Mapping[str, str]
 
 
 _known: dict[str, Architecture] = {}
@@ -43,16 +44,18 @@ def architecture(
     model_type: str, *, prefix: str, heads: Mapping[str, Head], inputs: Callable[[Config], Inputs],
     sizes: Callable[[Config], dict[str, int]], fields: Mapping[str, str],
     renames: tuple[tuple[str, str], ...] = (), untouched: tuple[str, ...] = (),
+    follows: Mapping[str, str] | None = None,
 ) -> Callable[[Declaration], Declaration]:  # fmt: skip
     """Register a declaration under transformers' `model_type`.
 
     `sizes` gives the lengths of labelled letters.  `fields` names the settings that hold the residual width, the
     number of (query) heads and of hidden units and the eps of the norms; also, where it has them, the number of
-    key/value heads and the head width (without, that is the residual width divided by the number of heads).
+    key/value heads and the head width (without, that is the residual width divided by the number of heads).  A setting
+    that `follows` another grows with it where the two are equal.
     """
 
     def register(declare: Declaration) -> Declaration:
-        _known[model_type] = Architecture(declare, prefix, heads, inputs, sizes, fields, renames, untouched)
+        _known[model_type] = Architecture(declare, prefix, heads, inputs, sizes, fields, renames, untouched, follows or {})
         return declare
 
     return register

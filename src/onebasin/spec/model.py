@@ -190,9 +190,12 @@ class ModelSpec:
         size = self.spaces[space].size
         return self.family(space).dimension(size, size) * (self.fibres(space) or 1)
 
-    def readers(self, norm: str | None) -> list[Linear]:
-        """The linear maps that read what a norm wrote; those of None read what no norm wrote."""
+    def readers(self, norm: str) -> list[Linear]:
         return list(self._reading.get(norm, ()))
+
+    def raw_readers(self, space: str) -> list[Linear]:
+        """What reads the stream itself, and not what a norm makes of it."""
+        return [x for x in self._reading.get(None, ()) if self.leaves[x.weight].dim(space, Rep.COV) is not None]
 
     def writers(self, space: str) -> list[Leaf]:
         """The leaves whose sum is the stream: vectors of `space` that are not parameters of a norm."""

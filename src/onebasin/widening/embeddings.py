@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass
 
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
-from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, ROTARY, Rep
+from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, Rep
 from onebasin.spec import ModelSpec
 from onebasin.spec.ops import elementwise, gain_product, head_slopes, head_sum, joint_qk_norm, qk_norm, rope
 
@@ -85,7 +85,7 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
         )
     if any(norm.space == name for norm in small.norms.values()):
         return _stream(name, small, large)
-    source = _rotary(name, n, m, rope() in ops) if small.family(name) <= ROTARY else _padded(n, m)
+    source = _rotary(name, n, m, rope() in ops) if turned(small, name) else _padded(n, m)
     if qk_norm() in ops or joint_qk_norm() in ops:
         return Embedding(source, *_growth(name, small, large))
     if gain_product() in ops:
@@ -104,6 +104,11 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
             next_step="leave the head width as it is",
         )
     return Embedding(source, query_factor)
+
+
+def turned(spec: ModelSpec, space: str) -> bool:
+    """Whether the space has rotary positions."""
+    return any(op in spec.ops(space) for op in (rope(), rope(False)))
 
 
 def _growth(name: str, small: ModelSpec, large: ModelSpec) -> tuple[float, float]:
@@ -158,7 +163,7 @@ def _stream(name: str, small: ModelSpec, large: ModelSpec) -> Embedding:
 def _free(spec: ModelSpec, space: str) -> bool:
     """Whether norms alone read the space and all their gains are folded: its writers decide its mean and its length."""
     kept = any(norm.blocked or not norm.unit for norm in spec.norms.values() if norm.space == space)
-    return not kept and spec.family(space) in (ORTHOGONAL, ORTHOGONAL_ONES)
+    return not kept and not spec.raw_readers(space) and spec.family(space) in (ORTHOGONAL, ORTHOGONAL_ONES)
 
 
 def repeats(spec: ModelSpec, space: str) -> bool:
