@@ -237,6 +237,8 @@ def random_model(name: str, config: transformers.PreTrainedConfig, seed: int) ->
 
 def needs_circuits(name: str) -> None:
     """Skip a test of the circuit path where it is refused."""
+    if name.startswith(("Albert", "MPNet", "RoFormer")):
+        pytest.skip("its attention cannot be exchanged: tests/paths shows the refusal")
     if before_5() and name.startswith("Bert"):
         pytest.skip("transformers 4 cannot give BERT another attention: it has no circuit path there")
 
