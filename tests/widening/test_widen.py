@@ -66,5 +66,5 @@ def test_another_eps_stretches_the_stream_where_it_can(tmp_path, model_type, nam
         config = {**unstretched.config, field: 0.01}
         assert drift(small, unstretched.derive({}, config=config)) > 1e-6 or eps == 0.01
     else:
-        with pytest.raises((NotExpressible, Incompatible), match="eps|each of its encoders"):
+        with pytest.raises((NotExpressible, Incompatible), match=r"eps|each of its encoders"):
             widen(small, {field: 0.01})

@@ -55,7 +55,9 @@ def architecture(
     """
 
     def register(declare: Declaration) -> Declaration:
-        _known[model_type] = Architecture(declare, prefix, heads, inputs, sizes, fields, renames, untouched, follows or {})
+        _known[model_type] = Architecture(
+            declare, prefix, heads, inputs, sizes, fields, renames, untouched, follows or {}
+        )
         return declare
 
     return register
