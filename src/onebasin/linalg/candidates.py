@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 FEW = 64  # candidates of every row and of every column
-ROUNDS = 300  # of improving the prices, at most
+ROUNDS = 3000  # of improving the prices, at most
 STEPS = 2**36  # between the least score and the largest; sums over long paths are still exact in float64
 
 

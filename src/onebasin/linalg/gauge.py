@@ -23,6 +23,7 @@ Heights = tuple[Tensor, Tensor, Tensor]
 Height = Callable[..., Heights]  # t, moments -> h, h', h''
 Moments = tuple[Tensor, ...]  # C and G of the vectors, C and G of the covectors
 
+STEPS = 60  # of Newton's method for a scale, at most
 WINDOWS = 9  # tried for the singular values of a map that is to be better conditioned
 SPREAD = 1e-6  # least singular value relative to the largest at which the square still has digits enough
 
@@ -158,25 +159,32 @@ def _drawn_in(g: Tensor, moments: Moments, condition: float) -> Tensor:
     return torch.where(wide.unsqueeze(-1), _best(within, moments), g)
 
 
-def positive_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> tuple[Tensor, Tensor]:
-    """argmin over r > 0 of  h(r) = r² G_v + G_c / r² − 2 (r C_v + C_c / r),  elementwise; returns (r, h(r))."""
+def positive_scale(
+    cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, steps: int = STEPS
+) -> tuple[Tensor, Tensor]:
+    """argmin over r > 0 of  h(r) = r² G_v + G_c / r² − 2 (r C_v + C_c / r),  elementwise; returns (r, h(r)).
+
+    Near balance two `steps` leave h next to nothing above its minimum.
+    """
 
     def height(t: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Heights:
         r = t.exp()
         v, c, x, y = gram_v * r * r, gram_c / (r * r), cross_v * r, cross_c / r
         return v + c - 2 * (x + y), 2 * (v - c - x + y), 4 * (v + c) - 2 * (x + y)
 
-    return _descend(height, cross_v, gram_v, cross_c, gram_c)
+    return _descend(height, cross_v, gram_v, cross_c, gram_c, steps=steps)
 
 
-def signed_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> tuple[Tensor, Tensor]:
+def signed_scale(
+    cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, steps: int = STEPS
+) -> tuple[Tensor, Tensor]:
     """The same over every r ≠ 0.
 
     With ρ⁴ = G_c / G_v the sign is that of s = ρ C_v + C_c / ρ: after r = ρ q the gain of +q over −1/q is s (q + 1/q).
     """
     rho = _balance(gram_v, gram_c)
     sign = torch.where(rho * cross_v + cross_c / rho < 0, -1.0, 1.0).to(cross_v.dtype)
-    scale, height = positive_scale(sign * cross_v, gram_v, sign * cross_c, gram_c)
+    scale, height = positive_scale(sign * cross_v, gram_v, sign * cross_c, gram_c, steps)
     return sign * scale, height
 
 
@@ -210,19 +218,22 @@ def _balance(gram_v: Tensor, gram_c: Tensor) -> Tensor:
     return (torch.where(alive, gram_c, 1.0) / torch.where(alive, gram_v, 1.0)) ** 0.25
 
 
-def _descend(height: Height, *moments: Tensor, steps: int = 60) -> tuple[Tensor, Tensor]:
-    """Damped Newton in t = log r from balance, elementwise; only what has not settled goes on.  r = 1 where dead."""
+def _descend(height: Height, *moments: Tensor, steps: int = STEPS) -> tuple[Tensor, Tensor]:
+    """Damped Newton in t = log r from balance, elementwise, until nothing moves.  r = 1 where a side is dead."""
     flat = tuple(x.expand_as(moments[0]).flatten() for x in moments)
     _, gram_v, _, gram_c, *_ = flat
-    t = _balance(gram_v, gram_c).log()
-    active = ((gram_v > 0) & (gram_c > 0)).nonzero().squeeze(-1)
+    found = t = _balance(gram_v, gram_c).log()
+    alive, given, places = (gram_v > 0) & (gram_c > 0), flat, None
     for _ in range(steps):
-        if not len(active):
-            break
-        every = len(active) == len(t)
-        here = t if every else t[active]
-        _, slope, bend = height(here, *(flat if every else (x[active] for x in flat)))
-        step = (slope / bend.abs().clamp_min(torch.finfo(bend.dtype).tiny)).clamp(-0.5, 0.5)
-        t[active] = here - step
-        active = active[step.abs() > 1e-9]
-    return t.exp().view_as(moments[0]), height(t, *flat)[0].view_as(moments[0])
+        _, slope, bend = height(t, *given)
+        step = (slope / bend.abs().clamp_min(torch.finfo(bend.dtype).tiny)).clamp_(-0.5, 0.5).mul_(alive)
+        t.sub_(step)
+        moving = step.abs_() > 1e-9
+        if (left := int(moving.sum())) < len(t) / 4:  # only these go on
+            found = t if places is None else found.index_copy_(0, places, t)
+            if not left:
+                break
+            places = moving.nonzero().squeeze(-1) if places is None else places[moving]
+            t, alive, given = t[moving], alive[moving], tuple(x[moving] for x in given)
+    found = t if places is None else found.index_copy_(0, places, t)
+    return found.exp().view_as(moments[0]), height(found, *flat)[0].view_as(moments[0])
