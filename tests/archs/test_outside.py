@@ -22,21 +22,27 @@ from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock
 from onebasin.families import Rep
 from onebasin.maps import map_of
 from onebasin.spec import Leaf, ModelSpec
+from onebasin.spec.ops import angle
 
 EXACT, VISIBLE = 1e-9, 1e-3  # both relative to the size of the outputs
 
 SEEDS = {  # two seeds each: every space has at least two elements, every rotary part two frequencies
-    "bert": (2, 5), "bloom": (0, 7), "cohere": (0, 7), "falcon": (1, 7), "gemma": (0, 7), "gemma2": (0, 7),
+    "albert": (2, 5), "bert": (2, 5), "bloom": (0, 7), "camembert": (2, 5), "clip": (3, 6), "clip_text_model": (2, 5),
+    "clip_vision_model": (3, 6), "cohere": (0, 7), "deit": (3, 6), "dinov2": (3, 6), "dinov3_vit": (3, 6),
+    "distilbert": (2, 5), "electra": (2, 5), "falcon": (1, 7), "gemma": (0, 7), "gemma2": (0, 7),
     "gemma3_text": (0, 7), "gpt2": (2, 5), "gpt_neo": (0, 7), "gpt_neox": (1, 6), "gptj": (0, 9), "granite": (0, 7),
-    "llama": (1, 10), "mistral": (0, 5), "olmo": (0, 7), "olmo2": (0, 7), "opt": (1, 5), "phi": (22, 33),
-    "phi3": (0, 9),
-    "qwen2": (6, 10), "qwen3": (1, 10), "smollm3": (4, 7), "stablelm": (0, 7), "starcoder2": (0, 7), "vit": (3, 6),
+    "llama": (1, 10), "mistral": (0, 5), "modernbert": (2, 5), "mpnet": (2, 5), "olmo": (0, 7), "olmo2": (0, 7),
+    "opt": (1, 5), "phi": (22, 33), "phi3": (0, 9), "qwen2": (6, 10), "qwen3": (1, 10), "roberta": (2, 5),
+    "roformer": (2, 5), "smollm3": (4, 7), "stablelm": (0, 7), "starcoder2": (0, 7), "vit": (3, 6),
+    "xlm-roberta": (2, 5),
 }  # fmt: skip
 SETTINGS = (  # the first shape of each is tied and has every bias, the second is untied and has none
-    {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "qkv_bias": True, "use_bias": True,
-     "hidden_act": "gelu", "activation_function": "gelu", "pooler_act": "tanh", "alibi": True, "clip_qkv": 0.7},
-    {"tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False, "qkv_bias": False, "use_bias": False,
-     "hidden_act": "relu", "activation_function": "relu", "pooler_act": "relu", "alibi": False, "clip_qkv": None},
+    {"is_decoder": False, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "qkv_bias": True,
+     "use_bias": True, "hidden_act": "gelu", "activation": "gelu", "activation_function": "gelu", "pooler_act": "tanh",
+     "alibi": True, "clip_qkv": 0.7},
+    {"is_decoder": False, "tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False, "qkv_bias": False,
+     "use_bias": False, "hidden_act": "relu", "activation": "relu", "activation_function": "relu", "pooler_act": "relu",
+     "alibi": False, "clip_qkv": None},
 )  # fmt: skip
 
 
@@ -177,6 +183,12 @@ def moved(checkpoint: Checkpoint, space: str, g: Tensor) -> Checkpoint:
     })  # fmt: skip
 
 
+def cosines(answers: Tensor) -> Tensor:
+    """Of the angles between all answers."""
+    unit = answers / answers.norm(dim=-1, keepdim=True)
+    return unit @ unit.mT
+
+
 @dataclass
 class Bench:
     """A checkpoint and its running model, to measure how far changed weights move the outputs."""
@@ -203,6 +215,8 @@ class Bench:
             if g is not None and axis is not None and axis.space == space:
                 expected = act(expected, [expected.ndim - 1], represent(g, axis.rep))
             worst = max(worst, float((after[name] - expected).abs().max() / self.before[name].abs().max()))
+            if axis is not None and angle() in self.spec.ops(axis.space):
+                worst = max(worst, float((cosines(after[name]) - cosines(self.before[name])).abs().max()))
         return worst
 
     def move(self, space: str, g: Tensor) -> float:

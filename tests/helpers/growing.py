@@ -32,13 +32,23 @@ def roles(spec: ModelSpec, **sizes: int) -> dict[str, int]:
 
 
 def growths(spec: ModelSpec, extra: str = "zero") -> Iterator[dict[str, int]]:
-    """Each dimension that can grow alone, then all together.  Streams whose coordinates repeat grow by factors."""
+    """Each dimension that can grow alone, then all together.  Streams whose coordinates repeat grow by factors.
+
+    None where the model has no setting for it; heads with a stored table of positions keep their width.
+    """
+    if fields_of(spec):
+        same = roles(spec)
+        yield from (settings for settings in _growths(spec, extra) if settings != same)
+
+
+def _growths(spec: ModelSpec, extra: str) -> Iterator[dict[str, int]]:
     fields, now, ops = fields_of(spec), sizes_of(spec), {op for space in spec.spaces for op in spec.ops(space)}
     factors, tied = repeats(spec, "residual"), "head" not in fields
     rotary = any("rotary" in op.name for op in ops)
     queries = now["heads"] // now["kv_heads"]
     more = 2 * now["kv_heads"] if factors and tied else now["kv_heads"] + 1
     wider = (2 if factors and tied else 3) * now["head"] if rotary or (factors and tied) else now["head"] + 2
+    wider = now["head"] if any(not x.spaces() and "embed_positions" in x.key for x in spec.leaves.values()) else wider
     alone = {
         "ffn": {"ffn": now["ffn"] + 3},
         "heads": {"kv_heads": more, "heads": more * queries},

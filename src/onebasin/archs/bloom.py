@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onebasin.archs.bert import ON_SKIP
+from onebasin.archs.encoder import ON_SKIP
 from onebasin.archs.plain import ffn
 from onebasin.archs.registry import Config, architecture
 from onebasin.spec import Axis, Builder, Head, Tokens

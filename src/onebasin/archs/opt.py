@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onebasin.archs.bert import ON_SKIP
+from onebasin.archs.encoder import ON_SKIP
 from onebasin.archs.plain import attention, ffn
 from onebasin.archs.registry import FIELDS, Config, architecture
 from onebasin.spec import Axis, Builder, Head, Tokens

@@ -15,6 +15,7 @@ from onebasin.spec import Builder, Head, Images, ModelSpec, Tokens
 GUIDE = "CONTRIBUTING.md, 'Add an architecture'"
 
 Config = Any  # a transformers configuration: attributes with defaults filled in
+Inputs = Tokens | Images | Mapping[str, Tokens | Images]  # one, under its usual name; or several by their names
 Declaration = Callable[[Builder, Config], None]
 
 
@@ -25,7 +26,7 @@ class Architecture:
     declare: Declaration
     prefix: str
     heads: Mapping[str, Head]
-    inputs: Callable[[Config], Tokens | Images]
+    inputs: Callable[[Config], Inputs]
     sizes: Callable[[Config], dict[str, int]]
     fields: Mapping[str, str]
     renames: tuple[tuple[str, str], ...]
@@ -40,7 +41,7 @@ GROUPED = {**FIELDS, "kv_heads": "num_key_value_heads"}
 
 
 def architecture(
-    model_type: str, *, prefix: str, heads: Mapping[str, Head], inputs: Callable[[Config], Tokens | Images],
+    model_type: str, *, prefix: str, heads: Mapping[str, Head], inputs: Callable[[Config], Inputs],
     sizes: Callable[[Config], dict[str, int]], fields: Mapping[str, str],
     renames: tuple[tuple[str, str], ...] = (), untouched: tuple[str, ...] = (),
     follows: Mapping[str, str] | None = None,
@@ -107,13 +108,19 @@ def lookup(model_type: str | None, architectures: list[str] | None) -> tuple[Arc
     return _known[model_type], name
 
 
+def _by_name(inputs: Inputs) -> Mapping[str, Tokens | Images]:
+    if isinstance(inputs, Mapping):
+        return inputs
+    return {"pixel_values" if isinstance(inputs, Images) else "input_ids": inputs}
+
+
 def declare(config: Config, *, tie: bool | None = None) -> ModelSpec:
     """The table of a model with this configuration.  `tie` overrides the configuration's tie_word_embeddings."""
     arch, name = lookup(config.model_type, config.architectures)
     tied = bool(getattr(config, "tie_word_embeddings", False)) if tie is None else tie
     try:
-        inputs = arch.inputs(config)
-        if min(astuple(inputs)) < 1:
+        inputs = _by_name(arch.inputs(config))
+        if min(size for kind in inputs.values() for size in astuple(kind)) < 1:
             raise ValueError(inputs)
         builder = Builder(arch.prefix, arch.heads[name], tied, inputs, arch.sizes(config))
         arch.declare(builder, config)

@@ -22,6 +22,12 @@ def rope_parameters(cfg: Config) -> dict[str, Any]:
     factor = {"partial_rotary_factor": cfg.partial_rotary_factor} if hasattr(cfg, "partial_rotary_factor") else {}
     scaling = getattr(cfg, "rope_scaling", None) or {}
     read = {"rope_type": "default", "rope_theta": cfg.rope_theta, **factor, **scaling}
+    check_read(written, read)
+    return read
+
+
+def check_read(written: dict[str, Any], read: dict[str, Any]) -> None:
+    """What transformers 4 reads is what the configuration says in the words of 5."""
     if any(read.get(key) != value for key, value in written.items()):
         raise BadCheckpoint(
             "transformers 4 does not read the rotary positions of config.json",
@@ -29,7 +35,6 @@ def rope_parameters(cfg: Config) -> dict[str, Any]:
             found=read,
             next_step="install transformers 5, which wrote this configuration",
         )
-    return read
 
 
 def rotary_width(cfg: Config) -> int:
@@ -57,4 +62,9 @@ def geometric(cfg: Config, kind: str = "") -> bool:
     `kind` of layer, where each has rotary positions of its own.
     """
     parameters = rope_parameters(cfg)
-    return parameters.get(kind, parameters).get("rope_type", "default") in ("default", "linear", "llama3")
+    return is_geometric(parameters.get(kind, parameters))
+
+
+def is_geometric(parameters: dict[str, Any]) -> bool:
+    """The same for the settings of one kind of layer."""
+    return parameters.get("rope_type", "default") in ("default", "linear", "llama3")

@@ -20,7 +20,7 @@ from onebasin.checkpoint.model import Recipe
 from onebasin.errors import NotExpressible
 from onebasin.families import Rep
 from onebasin.maps.indexed import along
-from onebasin.spec import Linear, ModelSpec, Norm
+from onebasin.spec import Linear, ModelSpec, Norm, Scale
 from onebasin.spec.ops import bilinear
 
 LARGEST_OFFSET = 1e4  # larger ratios of offset to gain would cancel digits when the result is run in float32
@@ -75,10 +75,29 @@ def _folded(checkpoint: Checkpoint, name: str) -> dict[str, Recipe]:
         rest = _offset_over_gain(norm, offset, gain) if keep else torch.zeros_like(offset)
         changed[norm.bias] = lambda: rest
     for reader in checkpoint.spec.readers(name):
-        changed[reader.weight] = partial(_scale, checkpoint, reader, norm, gain)
+        changed[reader.weight] = partial(_scale, checkpoint, reader.weight, norm.space, Rep.COV, gain)
         if offset is not None and reader.bias is not None and not keep:
             changed[reader.bias] = partial(shift, checkpoint, reader, norm, offset)
     return changed
+
+
+def fold_scales(checkpoint: Checkpoint) -> Checkpoint:
+    """W ← diag(λ) W, b ← λ ⊙ b, λ ← 1: a scale behind a linear map is part of it."""
+    scales = [scale for scale in checkpoint.spec.scales.values() if not scale.unit]
+    if not scales:
+        return checkpoint
+    changed: dict[str, Recipe] = {}
+    for scale in scales:
+        changed |= scale_writer(checkpoint, scale, checkpoint[scale.gain])
+        changed[scale.gain] = partial(torch.ones_like, checkpoint[scale.gain])
+    return checkpoint.derive(changed, spec=checkpoint.spec.with_unit_gains(scale.name for scale in scales))
+
+
+def scale_writer(checkpoint: Checkpoint, scale: Scale, factor: Tensor) -> dict[str, Recipe]:
+    """diag(factor) W and factor ⊙ b of the map that `scale` follows."""
+    writer = checkpoint.spec.linears[scale.writer]
+    leaves = [leaf for leaf in (writer.weight, writer.bias) if leaf is not None]
+    return {leaf: partial(_scale, checkpoint, leaf, scale.space, Rep.VEC, factor) for leaf in leaves}
 
 
 def split_gain(checkpoint: Checkpoint, name: str, factor: Tensor) -> Checkpoint:
@@ -87,7 +106,7 @@ def split_gain(checkpoint: Checkpoint, name: str, factor: Tensor) -> Checkpoint:
     own = [leaf for leaf in (norm.gain, norm.bias) if leaf is not None]
     changed: dict[str, Recipe] = {leaf: partial(_times, checkpoint, leaf, factor) for leaf in own}
     for reader in checkpoint.spec.readers(name):
-        changed[reader.weight] = partial(_scale, checkpoint, reader, norm, 1 / factor)
+        changed[reader.weight] = partial(_scale, checkpoint, reader.weight, norm.space, Rep.COV, 1 / factor)
     return checkpoint.derive(changed)
 
 
@@ -110,19 +129,19 @@ def _times(checkpoint: Checkpoint, leaf: str, factor: Tensor) -> Tensor:
     return factor.to(tensor.device) * tensor
 
 
-def _scale(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Tensor:
-    """W diag(gain) of a reader of `norm`."""
-    weight = checkpoint[reader.weight]
-    dim = checkpoint.spec.leaves[reader.weight].place(norm.space, Rep.COV)
-    return weight * along(gain.to(weight.device), weight.ndim, dim, None)
+def _scale(checkpoint: Checkpoint, leaf: str, space: str, rep: Rep, gain: Tensor) -> Tensor:
+    """A leaf times `gain` along its axis in `space`: W diag(gain) of a reader, diag(gain) W of a writer."""
+    tensor = checkpoint[leaf]
+    dim = checkpoint.spec.leaves[leaf].place(space, rep)
+    return tensor * along(gain.to(tensor.device), tensor.ndim, dim, None)
 
 
 def shift(checkpoint: Checkpoint, reader: Linear, norm: Norm, offset: Tensor) -> Tensor:
     """b + W offset of a reader of `norm`."""
-    dim = checkpoint.spec.leaves[reader.weight].place(norm.space, Rep.COV)
-    weight = checkpoint[reader.weight]
-    read: Tensor = torch.tensordot(weight, offset.to(weight.device), ([dim], [0]))
-    return checkpoint[str(reader.bias)] + read
+    leaf, weight = checkpoint.spec.leaves[reader.weight], checkpoint[reader.weight]
+    dim, bias = leaf.place(norm.space, Rep.COV), checkpoint.spec.leaves[str(reader.bias)]
+    pattern = f"{' '.join(leaf.letters)}, {leaf.letters[dim]} -> {' '.join(bias.letters)}"
+    return checkpoint[bias.name] + einsum(weight, offset.to(weight.device), pattern)
 
 
 def _offset_over_gain(norm: Norm, offset: Tensor, gain: Tensor) -> Tensor:

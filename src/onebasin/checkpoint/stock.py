@@ -32,13 +32,14 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
 
     spec = checkpoint.spec
     config = transformers_config(checkpoint.config)
-    config.dtype = dtype  # in 4.x the only place that every part of the model looks at
+    for part in (config, *(getattr(config, name) for name in config.sub_configs)):
+        part.dtype = dtype  # in 4.x the only place that every part of the model looks at
     config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False  # outputs by name
     config.initializer_range = 0.02  # of weights that are all replaced
     kind = getattr(transformers, spec.architecture)
     model = kind._from_config(config, attn_implementation=attention_of(kind))
     _take_out_absent(model, spec)
-    if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
+    if isinstance(spec.reads, Tokens) and model.config.pad_token_id is None:
         model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row
     if dtype == torch.float64:
         all_in_float64(model)
@@ -80,8 +81,13 @@ def all_in_float64(model: Any) -> None:
 
 
 def _in_float64(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    with _KeepFloat64():
-        return forward(*args, **kwargs)
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # for masks, which some models fill with the least number of float64
+    try:
+        with _KeepFloat64():
+            return forward(*args, **kwargs)
+    finally:
+        torch.set_default_dtype(usual)
 
 
 class _KeepFloat64(TorchFunctionMode):
@@ -98,17 +104,18 @@ class _KeepFloat64(TorchFunctionMode):
 
 
 def probe_inputs(spec: ModelSpec, *, batch: int = 4, length: int = 16, seed: int = 0) -> dict[str, Tensor]:
-    """Random inputs of the model's own kind: token ids, or white-noise images."""
+    """Random inputs of the model's own kinds: token ids, or white-noise images."""
     generator = torch.Generator().manual_seed(seed)
-    match spec.inputs:
-        case Tokens(vocabulary, positions):
-            shape = (batch, min(length, positions))
-            ids = torch.randint(vocabulary, shape, generator=generator)
-            return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        case Images(channels, height, width):
-            return {
-                "pixel_values": torch.randn(batch, channels, height, width, generator=generator, dtype=torch.float64)
-            }
+    found: dict[str, Tensor] = {}
+    for name, kind in spec.inputs.items():
+        match kind:
+            case Tokens(vocabulary, positions):
+                ids = torch.randint(vocabulary, (batch, min(length, positions)), generator=generator)
+                found |= {name: ids, name.replace("input_ids", "attention_mask"): torch.ones_like(ids)}
+            case Images(channels, height, width):
+                shape = (batch, channels, height, width)
+                found[name] = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return found
 
 
 @torch.no_grad()

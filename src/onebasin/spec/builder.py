@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from onebasin.errors import LayoutMismatch
 from onebasin.spec.leaves import Axis, Leaf, Space, letters, make_leaf
-from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Tokens
+from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Scale, Tokens
 from onebasin.spec.ops import Op, tied
 
 
@@ -34,7 +34,9 @@ class Head:
 class Builder:
     """Collects a table.  `at` gives the same table under a key prefix; `build` checks and freezes it."""
 
-    def __init__(self, prefix: str, head: Head, tie: bool, inputs: Tokens | Images, sizes: dict[str, int]) -> None:
+    def __init__(
+        self, prefix: str, head: Head, tie: bool, inputs: Mapping[str, Tokens | Images], sizes: dict[str, int]
+    ) -> None:
         self.head, self.tied = head, tie and head.vocabulary
         self.prefix = prefix if head.key else ""
         self._key, self._name = self.prefix, ""
@@ -43,6 +45,7 @@ class Builder:
         self._leaves: dict[str, Leaf] = {}
         self._linears: dict[str, Linear] = {}
         self._norms: dict[str, Norm] = {}
+        self._scales: dict[str, Scale] = {}
         self._attentions: list[Attention] = []
         self._mirrors: list[Mirror] = []
         self._outputs: dict[str, Axis | None] = {}
@@ -58,14 +61,18 @@ class Builder:
         """The same table without the base model's prefix: where heads live."""
         return self.at("")
 
-    def layers(self, template: str, count: int) -> Iterator[Builder]:
+    def layers(self, template: str, count: int, first: int = 0) -> Iterator[Builder]:
+        """One table for each of the layers that `template` names; the first of them is layer `first` of the model."""
         for i in range(count):
-            yield self.at(self._key + template.format(i) + ".", f"layers.{i}.")
+            yield self.at(self._key + template.format(i) + ".", f"{self._name}layers.{first + i}.")
 
     def space(self, name: str, size: int, *ops: Op, base: Axis | None = None) -> Axis:
         full = self._name + name
         self._spaces[full] = Space(full, size, base.space if base else None, ops)
         return Axis(full)
+
+    def size(self, axis: Axis) -> int:
+        return self._spaces[axis.space].size
 
     def touch(self, axis: Axis, op: Op) -> None:
         space = self._spaces[axis.space]
@@ -125,6 +132,11 @@ class Builder:
         self._norms[name] = Norm(name, kind, axis.space, eps, weight, offset, blocked)
         return name
 
+    def scale(self, key: str, axis: Axis, writer: str) -> None:
+        """One number for each coordinate of `axis`, times which goes what the linear map `writer` writes."""
+        gain = self.leaf(key, "d", d=axis.perm)
+        self._scales[gain] = Scale(gain, axis.space, gain, writer)
+
     def attention(
         self, name: str, *, queries: list[str], keys: list[str], value: str, output: str, scaled: bool = True,
         gains: Axis | None = None,
@@ -174,5 +186,5 @@ class Builder:
         return ModelSpec(
             model_type, architecture, self._spaces, self._leaves, self._linears, self._norms,
             tuple(self._attentions), tuple(self._mirrors), self._inputs, self._outputs, self._constants,
-            self.prefix, renames, untouched,
+            self.prefix, renames, untouched, self._scales,
         )  # fmt: skip

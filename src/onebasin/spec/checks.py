@@ -25,8 +25,8 @@ def check_partition(key: str, leaves: Iterable[Leaf]) -> tuple[int, ...]:
         if start != end or shapes[-1][1:] != shapes[0][1:]:
             what, expected = "The table leaves rows unclaimed or claims some twice", f"the next part at row {end}"
             raise LayoutMismatch(what, tensor=key, expected=expected, found=start, next_step=GUIDE)
-        end = start + shapes[-1][0]
-    return (end, *shapes[0][1:])
+        end = start + sum(shapes[-1][:1])
+    return (end, *shapes[0][1:]) if shapes[0] else ()
 
 
 def _check_block(key: str, leaves: list[Leaf]) -> tuple[int, ...]:
@@ -94,6 +94,20 @@ def check_readers(spec: ModelSpec) -> None:
                 tensor=linear.weight,
                 space=space,
                 expected="a covector axis in that space",
+                next_step=GUIDE,
+            )
+
+
+def check_scales(spec: ModelSpec) -> None:
+    """What a scale follows writes the space that the scale lies in."""
+    for scale in spec.scales.values():
+        writer = spec.linears[scale.writer]
+        if any(spec.leaves[leaf].dim(scale.space, Rep.VEC) is None for leaf in (writer.weight, writer.bias) if leaf):
+            raise LayoutMismatch(
+                "The table lets a scale follow a linear map that does not write its space",
+                tensor=writer.weight,
+                space=scale.space,
+                expected="a vector axis in that space",
                 next_step=GUIDE,
             )
 

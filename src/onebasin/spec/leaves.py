@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from types import EllipsisType
 
 from onebasin.errors import LayoutMismatch
 from onebasin.families import Rep
@@ -85,9 +86,9 @@ class View:
         return _stored_shape(self.stored, self.sizes)
 
     @property
-    def rows(self) -> slice:
-        """The rows of the stored tensor that it covers."""
-        return slice(self.start, self.start + self.shape[0])
+    def rows(self) -> slice | EllipsisType:
+        """The rows of the stored tensor that it covers; a single number has none."""
+        return slice(self.start, self.start + self.shape[0]) if self.shape else ...
 
 
 @cache

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from onebasin.errors import UnclaimedTensor
 from onebasin.families import Family, Rep, meet
-from onebasin.spec.checks import check_coverage, check_fibres, check_partition, check_readers
+from onebasin.spec.checks import check_coverage, check_fibres, check_partition, check_readers, check_scales
 from onebasin.spec.leaves import Axis, Leaf, Space
-from onebasin.spec.ops import Op, layer_norm, rms_norm
+from onebasin.spec.ops import Op, layer_norm, layer_scale, rms_norm
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -52,6 +52,17 @@ class Norm:
     @property
     def op(self) -> Op:
         return (layer_norm if self.kind == "layer" else rms_norm)(gain=not self.unit)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """λ ⊙ y behind the linear map `writer` on its way into `space`.  λ can move into the map; `unit` that it has."""
+
+    name: str
+    space: str
+    gain: str
+    writer: str
+    unit: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,18 +120,26 @@ class ModelSpec:
     norms: Mapping[str, Norm]
     attentions: tuple[Attention, ...]
     mirrors: tuple[Mirror, ...]
-    inputs: Tokens | Images
+    inputs: Mapping[str, Tokens | Images]  # argument of the model -> what it is
     outputs: Mapping[str, Axis | None]  # output name -> the space its last axis lives in
     constants: Mapping[str, object]  # numbers of the forward pass that two models must share
     prefix: str = ""
     renames: tuple[tuple[str, str], ...] = ()
     untouched: tuple[str, ...] = ()
+    scales: Mapping[str, Scale] = field(default_factory=dict)
     keys: Mapping[str, tuple[int, ...]] = field(init=False)  # stored tensor -> expected shape
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", {key: check_partition(key, found) for key, found in self.parts.items()})
         check_fibres(self)
         check_readers(self)
+        check_scales(self)
+
+    @property
+    def reads(self) -> Tokens | Images | None:
+        """What the model reads, if that is of one kind."""
+        kinds = list(self.inputs.values())
+        return kinds[0] if len({type(kind) for kind in kinds}) == 1 else None
 
     @cached_property
     def parts(self) -> Mapping[str, Sequence[Leaf]]:
@@ -140,7 +159,8 @@ class ModelSpec:
 
     @cached_property
     def _norm_ops(self) -> Mapping[str, Sequence[Op]]:
-        return _grouped((norm.space, norm.op) for norm in self.norms.values())
+        scales = ((scale.space, layer_scale()) for scale in self.scales.values() if not scale.unit)
+        return _grouped((*((norm.space, norm.op) for norm in self.norms.values()), *scales))
 
     @cached_property
     def kinds(self) -> dict[str, tuple[str, ...]]:
@@ -162,7 +182,7 @@ class ModelSpec:
         return {axis.space for name in leaves for _, axis in self.leaves[name].spaces()}
 
     def ops(self, space: str) -> tuple[Op, ...]:
-        """What touches `space`: the operations declared on it and the norms that read it."""
+        """What touches `space`: the operations declared on it, the norms that read it, the scales before it."""
         return tuple(dict.fromkeys((*self.spaces[space].ops, *self._norm_ops.get(space, ()))))
 
     def family(self, space: str) -> Family:
@@ -197,12 +217,26 @@ class ModelSpec:
             leaf for leaf in self.touching[space] if leaf.name not in of_norms and leaf.dim(space, Rep.VEC) is not None
         ]
 
-    def with_unit_gains(self, norms: Iterable[str]) -> ModelSpec:
-        """The spec after γ of `norms` became all ones: its entries are labelled no more, and the family grows."""
-        done = {name: replace(self.norms[name], unit=True) for name in norms}
-        gains = [self.leaves[norm.gain] for norm in done.values() if norm.gain is not None]
+    @property
+    def gains(self) -> list[Norm | Scale]:
+        """All that multiplies every coordinate of a space by a number of its own."""
+        return [*self.norms.values(), *self.scales.values()]
+
+    @property
+    def unit_gains(self) -> list[str]:
+        """The norms and scales that `with_unit_gains` was asked for."""
+        return [x.name for x in self.gains if x.unit]
+
+    def with_unit_gains(self, names: Iterable[str]) -> ModelSpec:
+        """The spec after γ of norms, or λ of scales, became all ones: it labels nothing more, and the family grows."""
+        names = set(names)
+        norms = {name: replace(norm, unit=True) for name, norm in self.norms.items() if name in names}
+        scales = {name: replace(scale, unit=True) for name, scale in self.scales.items() if name in names}
+        gains = [self.leaves[x.gain] for x in self.gains if x.name in names and x.gain is not None]
         fixed = {leaf.name: replace(leaf, axes=tuple((x, None, a, b) for x, _, a, b in leaf.axes)) for leaf in gains}
-        return replace(self, norms={**self.norms, **done}, leaves={**self.leaves, **fixed})
+        return replace(
+            self, norms={**self.norms, **norms}, scales={**self.scales, **scales}, leaves={**self.leaves, **fixed}
+        )
 
     def without(self, linears: Iterable[Linear]) -> ModelSpec:
         """The spec of a checkpoint that does not store these optional parts."""

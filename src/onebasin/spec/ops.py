@@ -38,6 +38,10 @@ def rms_norm(gain: bool) -> Op:
     return Op("RMSNorm", fam.ORTHOGONAL, "keeps length")
 
 
+def layer_scale() -> Op:
+    return Op("layer scale", fam.MONOMIAL, "unequal scales label the coordinates")
+
+
 _ADMITTED = {  # by activations that commute with more than reordering
     "linear": (fam.INVERTIBLE, "no non-linearity"),
     "relu": (fam.SCALED_PERMUTATION, "acts unit by unit, positively homogeneous"),  # φ(s·t) = s·φ(t) for s > 0
@@ -92,6 +96,14 @@ def joint_qk_norm() -> Op:
 
 def gain_product() -> Op:
     return Op("query gain · key gain", fam.SIGNED_SCALING, "only the product of the two gains is seen")
+
+
+def angle() -> Op:
+    return Op("angle between answers", fam.ORTHOGONAL, "keeps lengths and angles")
+
+
+def returned() -> Op:
+    return Op("returned as it is", fam.INVERTIBLE, "the model's answer is a vector of the space, its mean included")
 
 
 def tied() -> Op:
