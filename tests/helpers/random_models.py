@@ -83,6 +83,8 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
         case "qwen3":
             grouped["head_dim"] = n["width"] + 2
             return transformers.Qwen3Config(**common, **text, **grouped, attention_bias=dice.pick(True, False))
+        case "qwen3_moe" | "mixtral" | "qwen2_moe":
+            return mixture(model_type, dice, n, {**common, **text, **grouped})
         case "bert":
             return transformers.BertConfig(**common, **text, layer_norm_eps=eps)
         case "vit":
@@ -92,6 +94,24 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
                 pooler_act=dice.pick("tanh", "relu"),
             )  # fmt: skip
     raise NotImplementedError(f"give {model_type} a random configuration here")
+
+
+def mixture(model_type: str, dice: Dice, n: dict[str, int], settings: dict[str, Any]) -> transformers.PreTrainedConfig:
+    """Experts in some layers or in all; with fewer of them serving a token than there are."""
+    own = {"num_experts_per_tok": dice.pick(1, 2), "num_local_experts": 3, "num_experts": dice.pick(3, 4)}
+    plain = {"moe_intermediate_size": dice.pick(4, 7), "norm_topk_prob": dice.pick(True, False)}
+    plain |= {"mlp_only_layers": dice.pick([], [0] if n["layers"] > 1 else [])}
+    match model_type:
+        case "mixtral":
+            del own["num_experts"]
+            return transformers.MixtralConfig(**settings, **own, sliding_window=dice.pick(None, 4))
+        case "qwen2_moe":
+            del own["num_local_experts"]
+            shared = {"qkv_bias": dice.pick(True, False), "shared_expert_intermediate_size": dice.pick(3, 6)}
+            return transformers.Qwen2MoeConfig(**settings, **own, **plain, **shared)
+    del own["num_local_experts"]
+    settings["head_dim"] = n["width"] + 2
+    return transformers.Qwen3MoeConfig(**settings, **own, **plain, attention_bias=dice.pick(True, False))
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ from onebasin.checkpoint.model import Recipe
 from onebasin.errors import NotExpressible
 from onebasin.families import INVERTIBLE, Rep
 from onebasin.maps.indexed import along
-from onebasin.spec import Linear, Norm
+from onebasin.spec import Leaf, Linear, Norm
 
 LARGEST_OFFSET = 1e4  # larger ratios of offset to gain would cancel digits when the result is run in float32
 
@@ -175,6 +175,18 @@ def fold_value_bias(checkpoint: Checkpoint, value: str, output: str) -> Checkpoi
             o.bias: lambda: checkpoint[str(o.bias)] + through(checkpoint, o, str(v.bias), checkpoint[str(v.bias)]),
         }
     )
+
+
+def centre_scores(checkpoint: Checkpoint, name: str) -> Checkpoint:
+    """W ← W − mean of its rows, b likewise: softmax cannot see what is added to all scores of a token."""
+    linear = checkpoint.spec.linears[name]
+    leaves = [checkpoint.spec.leaves[leaf] for leaf in (linear.weight, linear.bias) if leaf is not None]
+
+    def centred(leaf: Leaf) -> Tensor:
+        tensor = checkpoint[leaf.name]
+        return tensor - tensor.mean(leaf.letters.index(str(linear.softmax)), keepdim=True)
+
+    return checkpoint.derive({leaf.name: partial(centred, leaf) for leaf in leaves})
 
 
 def through(checkpoint: Checkpoint, output: Linear, bias: str, vector: Tensor) -> Tensor:

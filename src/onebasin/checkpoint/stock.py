@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from onebasin.checkpoint import Checkpoint, transformers_config
+from onebasin.checkpoint.doubles import forward_in_float64
 from onebasin.spec import Images, ModelSpec, Tokens
 
 
@@ -45,7 +46,8 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
 
 def _take_out_absent(model: nn.Module, spec: ModelSpec) -> None:
     """Some bare models are saved without their pooler; transformers would run one with random weights."""
-    absent = {name.partition(".")[0] for name, _ in model.named_parameters() if source_key(spec, name) not in spec.keys}
+    known = {*spec.keys, *spec.pieces}
+    absent = {name.partition(".")[0] for name, _ in model.named_parameters() if source_key(spec, name) not in known}
     for part in absent:
         setattr(model, part, None)
 
@@ -71,8 +73,10 @@ def modules_of(model: nn.Module, spec: ModelSpec) -> dict[str, nn.Module]:
     return {source_key(spec, name): model.get_submodule(name.rpartition(".")[0]) for name in names}
 
 
-def norms_in_float64(model: nn.Module) -> None:
-    """Let every RMSNorm compute in the dtype it is given, instead of float32."""
+def norms_in_float64(model: Any) -> None:
+    """Let every RMSNorm, and all else, compute in the dtype it is given, instead of float32."""
+    model.forward = partial(forward_in_float64, model)
+    model.config._experts_implementation = "eager"  # the quicker ways to run experts know no float64
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = partial(_rms_norm, module)

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from onebasin.errors import LayoutMismatch
 from onebasin.spec.leaves import Axis, Leaf, Space, letters, make_leaf
 from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Tokens
 from onebasin.spec.ops import Op, tied
+from onebasin.spec.pieces import Piece
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Builder:
         self._norms: dict[str, Norm] = {}
         self._attentions: list[Attention] = []
         self._mirrors: list[Mirror] = []
+        self._pieces: dict[str, Piece] = {}
         self._outputs: dict[str, Axis | None] = {}
         self._constants: dict[str, object] = {}
 
@@ -85,19 +88,31 @@ class Builder:
 
     def linear(
         self, key: str, maps: str, *, norm: str | None = None, bias: bool = True, part: str = "",
-        conv1d: bool = False, optional: bool = False, **where: Axis | int,
+        conv1d: bool = False, optional: bool = False, bare: bool = False, softmax: str | None = None,
+        **where: Axis | int,
     ) -> str:  # fmt: skip
-        """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D."""
+        """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D; under `key` itself if `bare`.
+
+        `softmax` names the letter of the output that a softmax runs over.
+        """
         reads, writes = maps.split(" -> ")
         stored = f"{reads} {writes}" if conv1d else f"{writes} {reads}"
-        weight = self._claim(f"{key}.weight", stored, f"{writes} {reads}", part, where)
+        weight = self._claim(key if bare else f"{key}.weight", stored, f"{writes} {reads}", part, where)
         offset = None
         if bias:
             outer = {x: place for x, place in where.items() if x in letters(writes)}
             offset = self._claim(f"{key}.bias", writes, writes, part, outer)
         name = weight.replace(".weight", "", 1)
-        self._linears[name] = Linear(name, weight, offset, reads, writes, norm, optional)
+        self._linears[name] = Linear(name, weight, offset, reads, writes, norm, optional, softmax)
         return name
+
+    def apart(self, key: str, template: str, **names: Sequence[str]) -> None:
+        """Some files hold the tensor `key` in pieces, one for every choice of the letters that `template` has."""
+        view = next(leaf.view for leaf in self._leaves.values() if leaf.key == self._key + key)
+        for choice in product(*(range(len(words)) for words in names.values())):
+            picks = tuple(zip(names, choice, strict=True))
+            name = self._key + template.format(**{x: names[x][i] for x, i in picks})
+            self._pieces[name] = Piece(self._key + key, view, picks)
 
     def norm(self, kind: str, key: str, axis: Axis, eps: float, *, blocked: str | None = None) -> str:
         """A norm with gain γ, and for "layer" also an offset β, over the whole of `axis`."""
@@ -158,5 +173,5 @@ class Builder:
         return ModelSpec(
             model_type, architecture, self._spaces, self._leaves, self._linears, self._norms,
             tuple(self._attentions), tuple(self._mirrors), self._inputs, self._outputs, self._constants,
-            self.prefix, renames, untouched,
+            self.prefix, renames, untouched, self._pieces,
         )  # fmt: skip

@@ -13,6 +13,7 @@ from onebasin.families import Family, Rep, meet
 from onebasin.spec.checks import check_coverage, check_fibres, check_readers
 from onebasin.spec.leaves import Axis, Leaf, Space, check_partition
 from onebasin.spec.ops import Op, layer_norm, rms_norm
+from onebasin.spec.pieces import Piece
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -20,7 +21,10 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Linear:
-    """y = W x + b: the leaves of W and b, the patterns of x and y as the module sees them, the norm that wrote x."""
+    """y = W x + b: the leaves of W and b, the patterns of x and y as the module sees them, the norm that wrote x.
+
+    `softmax` is the letter of y that a softmax runs over, if one does: it does not see what is added to all of them.
+    """
 
     name: str
     weight: str
@@ -29,6 +33,7 @@ class Linear:
     writes: str
     norm: str | None = None
     optional: bool = False
+    softmax: str | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,7 @@ class ModelSpec:
     prefix: str = ""
     renames: tuple[tuple[str, str], ...] = ()
     untouched: tuple[str, ...] = ()
+    pieces: Mapping[str, Piece] = field(default_factory=dict)  # names that a file may have instead of those in `keys`
     keys: Mapping[str, tuple[int, ...]] = field(init=False)  # stored tensor -> expected shape
 
     def __post_init__(self) -> None:
@@ -126,6 +132,23 @@ class ModelSpec:
         placed = ((leaf, {axis.space for _, axis in leaf.spaces()}) for leaf in self.leaves.values())
         found = _grouped((space, leaf) for leaf, spaces in placed for space in spaces)
         return {space: tuple(found.get(space, ())) for space in self.spaces}
+
+    @cached_property
+    def pieces_of(self) -> Mapping[str, Sequence[str]]:
+        """Stored tensor -> the names of its pieces, for those that have any."""
+        return _grouped((piece.key, name) for name, piece in self.pieces.items())
+
+    @cached_property
+    def heads(self) -> frozenset[str]:
+        """The spaces whose elements are heads: what lies inside an attention has them as its base."""
+        linears = (self.linears[name] for attention in self.attentions for name in (attention.value, *attention.keys))
+        inner = self.spaces_of(linear.weight for linear in linears)
+        return frozenset(base for name in inner if (base := self.spaces[name].base) is not None)
+
+    @cached_property
+    def experts(self) -> frozenset[str]:
+        """The spaces whose elements are experts: bases of hidden units."""
+        return frozenset(space.base for space in self.spaces.values() if space.base is not None) - self.heads
 
     @cached_property
     def _reading(self) -> Mapping[str | None, Sequence[Linear]]:
@@ -207,7 +230,7 @@ class ModelSpec:
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        return frozenset((*self.keys, *(mirror.key for mirror in self.mirrors)))
+        return frozenset((*self.keys, *self.pieces, *(mirror.key for mirror in self.mirrors)))
 
     def bind(self, stored: Iterable[str]) -> tuple[ModelSpec, dict[str, str]]:
         """Match the table with the names in a file: (spec without absent optional parts, table name -> stored name)."""

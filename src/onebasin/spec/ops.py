@@ -60,6 +60,10 @@ def head_sum() -> Op:
     return Op("sum over heads", fam.PERMUTATION, "every head is treated alike")
 
 
+def expert_sum() -> Op:
+    return Op("sum over experts", fam.PERMUTATION, "the router's row moves along with its expert")
+
+
 def bilinear() -> Op:
     return Op("softmax of query · key", fam.INVERTIBLE, "only the product of queries and keys is seen")
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, ROTARY, Rep
 from onebasin.spec import ModelSpec
-from onebasin.spec.ops import gain_product, head_sum, qk_norm, rope
+from onebasin.spec.ops import expert_sum, gain_product, head_sum, qk_norm, rope
 
 EXTRA = ("zero", "split")  # what a larger model's additional units and heads are
 
@@ -82,7 +82,15 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
         return Embedding(source, math.sqrt(m / n), math.sqrt(m / n))
     if gain_product() in ops:
         return Embedding(source, 1.0, math.sqrt(n / m))
-    if head_sum() in ops or small.spaces[name].base is None:
+    if expert_sum() in ops and m != n:
+        raise NotExpressible(
+            "The number of experts cannot change",
+            space=name,
+            expected=n,
+            found=m,
+            next_step="leave it as it is: the softmax of a router shares out every token among all experts",
+        )
+    if head_sum() in ops or small.spaces[name].base not in small.heads:
         return _split(n, m) if extra == "split" or _returned(small, name) else Embedding(source)
     return Embedding(source, query_factor)
 
