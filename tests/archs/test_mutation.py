@@ -49,6 +49,7 @@ GROUPED = COMMON | TEXT | {
     "hidden_act": "silu",
 }  # fmt: skip
 HEAD = {"head_dim": 4}
+MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12, "norm_topk_prob": True}
 VIT = COMMON | SQUARE | {"image_size": 8, "patch_size": 4, "num_channels": 3, "qkv_bias": True}
 
 TABLES: dict[str, tuple[str, Callable[[], transformers.PreTrainedConfig]]] = {
@@ -69,6 +70,14 @@ TABLES: dict[str, tuple[str, Callable[[], transformers.PreTrainedConfig]]] = {
     "qwen3": (
         "Qwen3ForCausalLM",
         lambda: transformers.Qwen3Config(**GROUPED, head_dim=6, **UNTIED, attention_bias=True),
+    ),
+    "qwen3_moe": (
+        "Qwen3MoeForCausalLM",
+        lambda: transformers.Qwen3MoeConfig(**GROUPED, **MIXTURE, head_dim=6, **UNTIED, attention_bias=True),
+    ),
+    "qwen2_moe": (
+        "Qwen2MoeForTokenClassification",
+        lambda: transformers.Qwen2MoeConfig(**GROUPED, **MIXTURE, shared_expert_intermediate_size=24),
     ),
     "bert": ("BertForMaskedLM", lambda: transformers.BertConfig(**COMMON, **SQUARE, **TEXT, **UNTIED)),
     "bert tied": ("BertForMaskedLM", lambda: transformers.BertConfig(**COMMON, **SQUARE, **TEXT)),
@@ -327,6 +336,8 @@ LEDGER = {  # killed by a refusal, killed by the function, no-op by rule, equiva
     "mistral": (32, 48, 25, 3),
     "qwen2": (38, 62, 33, 3),
     "qwen3": (35, 70, 39, 3),
+    "qwen3_moe": (42, 72, 47, 4),
+    "qwen2_moe": (56, 80, 42, 4),
     "bert": (33, 68, 41, 11),
     "bert tied": (30, 56, 59, 4),
     "bert pooled": (30, 70, 34, 10),

@@ -25,8 +25,8 @@ from onebasin.spec import Leaf, ModelSpec
 EXACT, VISIBLE = 1e-9, 1e-3  # both relative to the size of the outputs
 
 SEEDS = {  # two seeds each: every space has at least two elements, every rotary part two frequencies
-    "bert": (2, 5), "gpt2": (2, 5), "gpt_neox": (1, 6), "llama": (1, 10), "mistral": (0, 5), "qwen2": (6, 10),
-    "qwen3": (1, 10), "vit": (3, 6),
+    "bert": (2, 5), "gpt2": (2, 5), "gpt_neox": (1, 6), "llama": (1, 10), "mistral": (0, 5), "mixtral": (0, 1),
+    "qwen2": (6, 10), "qwen2_moe": (0, 5), "qwen3": (1, 10), "qwen3_moe": (0, 5), "vit": (3, 6),
 }  # fmt: skip
 SETTINGS = (  # the first shape of each is tied and has every bias, the second is untied and has none
     {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "qkv_bias": True,
@@ -124,8 +124,10 @@ def near_misses(spec: ModelSpec, space: str) -> dict[str, Tensor]:
     if family == fam.INVERTIBLE:  # every invertible matrix inside a head is a symmetry: only another head is outside
         return {"mix two heads": mix_heads(n, fibres)}
     named = dict(OUTSIDE[family])
-    if any(op.name == "sum over heads" for op in spec.ops(space)):
-        del named["double half of the units"]  # the value and output maps inside the head undo it: not outside
+    if any(op.name in ("sum over heads", "sum over experts") for op in spec.ops(space)):
+        del named["double half of the units"]  # the maps inside the head or the expert undo it: not outside
+    if spec.spaces[space].base in spec.experts:  # all of them: a token need not be served by the first
+        return {name: torch.block_diag(*[make(n)] * fibres) for name, make in named.items()}
     return {name: in_first_fibre(make(n), fibres) for name, make in named.items()}
 
 
@@ -277,6 +279,19 @@ def test_the_key_bias_is_free_without_rotary_positions_only(make, model_type, na
     bench = Bench(make(model_type, name, 0))
     drift = bench.drift(without(bench.checkpoint, bias))
     assert drift < EXACT if free else drift > VISIBLE
+
+
+@pytest.mark.parametrize("name", ["Qwen3MoeForCausalLM", "MixtralForCausalLM", "Qwen2MoeForCausalLM"])
+@pytest.mark.parametrize("variant", [0, 1])
+def test_a_router_does_not_show_what_all_its_rows_share(make, name, variant):
+    model_type = next(model_type for model_type, other in CLASSES if other == name)
+    bench = Bench(make(model_type, name, variant))
+    router = next(linear.weight for linear in bench.spec.linears.values() if linear.softmax)
+    rows = bench.checkpoint[router]
+    common, single = normal(rows.shape[1]).expand_as(rows), normal(*rows.shape)
+    assert bench.drift(bench.checkpoint.derive({router: lambda: rows + common})) < EXACT
+    assert bench.drift(bench.checkpoint.derive({router: lambda: rows + single})) > VISIBLE
+    assert canonicalize(bench.checkpoint).checkpoint[router].mean(0).abs().max() < EXACT
 
 
 @pytest.mark.parametrize(("model_type", "name"), [("llama", "LlamaForCausalLM"), ("gpt2", "GPT2LMHeadModel")])
