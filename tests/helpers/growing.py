@@ -25,7 +25,7 @@ def roles(spec: ModelSpec, **sizes: int) -> dict[str, int]:
         want["residual"] = want["heads"] * want["head"]
     elif want["residual"] % want["heads"]:
         want["residual"] += want["heads"] - want["residual"] % want["heads"]
-    return {field: want[role] for role, field in fields.items() if role != "eps"}
+    return {field: want[role] for role, field in fields.items() if role in want}
 
 
 def growths(spec: ModelSpec) -> Iterator[dict[str, int]]:
@@ -35,8 +35,9 @@ def growths(spec: ModelSpec) -> Iterator[dict[str, int]]:
     queries = now["heads"] // now["kv_heads"]
     more = 2 * now["kv_heads"] if factors and tied else now["kv_heads"] + 1
     wider = (2 if factors and tied else 3) * now["head"] if rotary or (factors and tied) else now["head"] + 1
-    every = {"ffn": now["ffn"] + 3, "kv_heads": more, "heads": more * queries, "head": wider}
-    yield roles(spec, ffn=every["ffn"])
+    units = {role: size + 3 for role, size in now.items() if role.endswith("ffn")}
+    every = {**units, "kv_heads": more, "heads": more * queries, "head": wider}
+    yield roles(spec, **units)
     yield roles(spec, kv_heads=more, heads=more * queries)
     yield roles(spec, head=wider)
     if not tied:

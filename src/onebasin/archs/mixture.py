@@ -68,13 +68,14 @@ def decoder(
     """As Llama's, with experts of `size` units in place of FFNs."""
     s.constant("rope", rope_constants(cfg))
     s.constant("sliding window", (getattr(cfg, "sliding_window", None), getattr(cfg, "layer_types", None)))
-    s.constant("experts", (count_of(cfg), cfg.num_experts_per_tok, renormalised))
+    sparse = [i for i in range(cfg.num_hidden_layers) if is_sparse(cfg, i)]
+    s.constant("experts", (count_of(cfg), cfg.num_experts_per_tok, renormalised, sparse))
     d = s.space("residual", cfg.hidden_size)
     s.leaf("embed_tokens.weight", "v d", d=d)
     for i, l in enumerate(s.layers("layers.{}", cfg.num_hidden_layers)):
         grouped_attention(l, cfg, d, qkv_bias=qkv_bias, o_bias=o_bias, normed=normed)
         ln = l.norm("rms", "post_attention_layernorm", d, cfg.rms_norm_eps)
-        if not is_sparse(cfg, i):
+        if i not in sparse:
             units(l, cfg, d, ln, cfg.intermediate_size, "mlp", "ffn")
             continue
         experts(l, cfg, d, ln, size, names)

@@ -13,6 +13,8 @@ from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.checkpoint.doubles import forward_in_float64
 from onebasin.spec import Images, ModelSpec, Tokens
 
+EXPERTS = "eager"  # the quicker ways to run a mixture know no float64 and not all sizes
+
 
 def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> nn.Module:
     """The transformers model of the checkpoint's own class, with the weights rounded to `dtype`.
@@ -34,6 +36,7 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
     config.dtype = dtype  # in 4.x the only place that every part of the model looks at
     config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False  # outputs by name
     config.initializer_range = 0.02  # of weights that are all replaced
+    config._experts_implementation = EXPERTS
     model = getattr(transformers, spec.architecture)._from_config(config, attn_implementation="sdpa")
     _take_out_absent(model, spec)
     if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
@@ -76,7 +79,7 @@ def modules_of(model: nn.Module, spec: ModelSpec) -> dict[str, nn.Module]:
 def norms_in_float64(model: Any) -> None:
     """Let every RMSNorm, and all else, compute in the dtype it is given, instead of float32."""
     model.forward = partial(forward_in_float64, model)
-    model.config._experts_implementation = "eager"  # the quicker ways to run experts know no float64
+    model.config._experts_implementation = EXPERTS
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = partial(_rms_norm, module)

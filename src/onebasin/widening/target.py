@@ -89,7 +89,7 @@ def common_config(*specs: ModelSpec) -> dict[str, Any]:
     for the residual width, which is a multiple of the number of heads in any case.
     """
     first, fields, sizes = specs[0], fields_of(specs[0]), [sizes_of(spec) for spec in specs]
-    size = {role: max(own[role] for own in sizes) for role in sizes[0]}
+    size = {role: max(own[role] for own in sizes) for role in sizes[0] if all(role in own for own in sizes)}
     queries = max(own["heads"] // own["kv_heads"] for own in sizes)
     size["heads"] = size["kv_heads"] * queries
     rotary = any(first.family(name) <= ROTARY for name in first.spaces)
