@@ -78,7 +78,9 @@ def modules_of(model: nn.Module, spec: ModelSpec) -> dict[str, nn.Module]:
 
 def norms_in_float64(model: Any) -> None:
     """Let every RMSNorm, and all else, compute in the dtype it is given, instead of float32."""
-    model.forward = partial(forward_in_float64, model)
+    recomputed = (x for x in model.modules() if hasattr(x, "gradient_checkpointing"))  # outside of the model's forward
+    for module in (model, *recomputed):
+        module.forward = partial(forward_in_float64, module)
     model.config._experts_implementation = EXPERTS
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
