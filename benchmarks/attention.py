@@ -195,13 +195,14 @@ def reordered(pair: Any, found: Any, heads: str) -> Iterator[tuple[tuple[int, ..
     from onebasin import Alignment
     from onebasin.maps import Permutation
     from onebasin.match.circuits import inner_spaces
-    from onebasin.match.insides import solve_insides
+    from onebasin.match.insides import inside_problem, solve_insides
 
     family = {space: pair.spec.family(space) for space in pair.spec.spaces}
     size = pair.spec.spaces[heads].size
     for order in itertools.permutations(range(size)):
         maps = {**found.maps, heads: Permutation(torch.tensor(order), torch.ones(size, dtype=torch.float64))}
-        inside = solve_insides(pair, maps, inner_spaces(pair.spec, heads), family, dict.fromkeys(pair.a, 1.0))
+        alike, spaces = dict.fromkeys(pair.a, 1.0), inner_spaces(pair.spec, heads)
+        inside = solve_insides([inside_problem(pair, maps, x, family[x], alike) for x in spaces], pair.condition)
         yield order, Alignment({**maps, **inside}, found.bases)
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from onebasin.linalg import assign, assignment, candidates, workers
-from onebasin.linalg.assignment import assign_by_candidates
-from onebasin.linalg.candidates import ENOUGH, Candidates, solve_sparse
+from onebasin.linalg.assignment import ENOUGH, assign_by_candidates
+from onebasin.linalg.candidates import Candidates, relative_gap, solve_sparse
 
 
 def scores_of(n: int, seed: int = 0, rank: int = 32) -> torch.Tensor:
@@ -47,43 +47,72 @@ def test_the_gap_is_never_smaller_than_the_truth(monkeypatch, seed, few):
     monkeypatch.setattr(candidates, "FEW", few)
     scores = scores_of(120, seed)
     known, best = Candidates.of(scores), gain(scores, dense(scores))
-    for index in (torch.from_numpy(solve_sparse(known.matrix())).long(), torch.arange(120)):
+    found = torch.from_numpy(solve_sparse(known.matrix())).long()
+    for index, prices in ((found, known.prices(found)), (torch.arange(120), torch.rand(120, dtype=torch.float64))):
         size = float(scores[torch.arange(120), index].abs().sum())
-        assert known.gap(index) >= (best - gain(scores, index)) / size - 1e-12
-    assert known.gap(torch.arange(120)) > 0.01  # the control: the diagonal is far from the best
+        assert relative_gap(scores, index, prices) >= (best - gain(scores, index)) / size - 1e-12
+    assert relative_gap(scores, torch.arange(120), known.prices(found)) > 0.01  # the diagonal is far from the best
 
 
-def test_with_enough_candidates_the_gap_closes():
+def test_prices_cover_the_candidates_tightly():
     scores = scores_of(120)
     known = Candidates.of(scores)
-    assert known.gap(torch.from_numpy(solve_sparse(known.matrix())).long()) <= ENOUGH
+    found = torch.from_numpy(solve_sparse(known.matrix())).long()
+    prices = known.prices(found)
+    assert (prices >= 0).all()
+    assert prices.max() > 0
+    chosen = scores[torch.arange(120), found] - prices[found]
+    assert (known.scores - prices[known.columns] <= chosen[known.rows] + 1e-9).all()
+    assert abs(relative_gap(scores, found, prices)) <= ENOUGH
 
 
-def test_too_few_candidates_are_noticed_and_all_entries_looked_at(monkeypatch):
+def test_candidates_are_the_best_of_rows_and_columns_and_the_diagonal(monkeypatch):
+    monkeypatch.setattr(candidates, "FEW", 3)
+    scores = scores_of(40)
+    known, here = Candidates.of(scores), torch.arange(40)
+    inside = torch.zeros(40, 40, dtype=torch.bool)
+    inside[known.rows, known.columns] = True
+    wanted = scores >= torch.minimum(scores.topk(3, 1).values[:, -1:], scores.topk(3, 0).values[-1])
+    wanted[here, here] = True
+    assert torch.equal(inside, wanted)
+    assert torch.equal(known.scores, scores[known.rows, known.columns])
+    prices = torch.rand(40, dtype=torch.float64) * 50
+    more = Candidates.of(scores, prices, known.places)
+    expected = {*known.places.tolist(), *Candidates.of(scores - prices).places.tolist()}
+    assert set(more.places.tolist()) == expected > set(known.places.tolist())
+    assert torch.equal(more.scores, scores[more.rows, more.columns])  # the entries, not what prices leave of them
+
+
+def test_too_few_candidates_are_noticed_and_others_join_in(monkeypatch):
     """Scores whose best assignment needs entries that are among the worst of their row and column."""
     monkeypatch.setattr(candidates, "FEW", 1)
+    monkeypatch.setattr(assignment, "DENSE", 10)  # no way out
     torch.manual_seed(1)
     scores = torch.rand(60, 60, dtype=torch.float64)
     scores[:, :30] += 10  # every row wants the same half of the columns
     first = torch.from_numpy(solve_sparse(Candidates.of(scores).matrix())).long()
     assert gain(scores, first) < gain(scores, dense(scores)) - 1e-3
-    assert gain(scores, assign_by_candidates(scores)) == pytest.approx(gain(scores, dense(scores)))
+    assert gain(scores, assign_by_candidates(scores)) == pytest.approx(gain(scores, dense(scores)), rel=ENOUGH)
 
 
-def test_the_largest_are_not_solved_densely_but_say_how_far_they_may_be(monkeypatch):
+def test_where_no_round_is_left_all_entries_are_looked_at_or_the_gap_is_said(monkeypatch):
     monkeypatch.setattr(candidates, "FEW", 1)
-    monkeypatch.setattr(assignment, "DENSE", 10)
+    monkeypatch.setattr(assignment, "ROUNDS", 1)
+    torch.manual_seed(1)
     scores = torch.rand(60, 60, dtype=torch.float64)
     scores[:, :30] += 10
-    with pytest.warns(UserWarning, match="may be .* short of the best"):
-        assign_by_candidates(scores, (1,))
+    assert gain(scores, assign_by_candidates(scores)) == pytest.approx(gain(scores, dense(scores)))
+    monkeypatch.setattr(assignment, "DENSE", 10)
+    with pytest.warns(UserWarning, match=r"60 units may be \d.* short of the best"):
+        found = assign_by_candidates(scores)
+    assert sorted(found.tolist()) == list(range(60))
 
 
 def test_other_processes_solve_the_same_and_ask_again(monkeypatch):
     monkeypatch.setattr(workers, "HUGE", 100)
     scores = scores_of(150)
     with workers.workers() as pool:
-        index = pool.begin(scores)(pytest.fail)
+        index = pool.begin(scores)(lambda: scores)
         monkeypatch.setattr(candidates, "FEW", 1)
         asked = []
         torch.manual_seed(1)
@@ -102,7 +131,8 @@ workers.HUGE = 100
 print("once")
 torch.manual_seed(0)
 with workers.workers() as pool:
-    print(len(pool.begin(torch.randn(150, 150, dtype=torch.float64))(None)))
+    scores = torch.randn(150, 150, dtype=torch.float64)
+    print(len(pool.begin(scores)(lambda: scores)))
 """
 
 

@@ -8,10 +8,12 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from onebasin.linalg.candidates import ENOUGH, Candidates, solve_sparse
+from onebasin.linalg.candidates import Candidates, relative_gap, solve_sparse
 
 LARGE = 1024  # smaller problems are solved as they are
 DENSE = 8192  # larger ones would take many minutes so
+ENOUGH = 1e-6  # how far from the best an assignment may be, as a part of the size of its scores
+ROUNDS = 8  # of adding candidates
 
 
 def assign(scores: Tensor) -> Tensor:
@@ -39,14 +41,20 @@ def assign(scores: Tensor) -> Tensor:
     return torch.stack(columns).reshape(*batch, m).to(scores.device, torch.long)
 
 
-def assign_by_candidates(scores: Tensor, times: tuple[int, ...] = (1, 4)) -> Tensor:
-    """One square problem: more candidates until its assignment is certified, at last all entries."""
-    for many in times:
-        candidates = Candidates.of(scores, many)
-        index = torch.from_numpy(solve_sparse(candidates.matrix()))
-        gap = candidates.gap(index)
-        if gap <= ENOUGH:
+def assign_by_candidates(scores: Tensor) -> Tensor:
+    """One square problem over its best candidates."""
+    candidates = Candidates.of(scores)
+    return improve(scores, candidates, torch.from_numpy(solve_sparse(candidates.matrix())))
+
+
+def improve(scores: Tensor, candidates: Candidates, index: Tensor) -> Tensor:
+    """From the best assignment over candidates to that over all entries: those that prices leave uncovered join in."""
+    for _ in range(ROUNDS):
+        prices = candidates.prices(index)
+        if (gap := relative_gap(scores, index, prices)) <= ENOUGH:
             return index
+        candidates = Candidates.of(scores, prices, candidates.places)
+        index = torch.from_numpy(solve_sparse(candidates.matrix()))
     if len(scores) <= DENSE:
         return _dense(scores)
     warnings.warn(f"an assignment of {len(scores)} units may be {gap:.1e} short of the best", stacklevel=2)

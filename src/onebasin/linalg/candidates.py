@@ -1,8 +1,8 @@
-"""Large assignments over the best candidates alone, certified by duals without looking at the other entries.
+"""Large assignments over the best candidates alone, with prices that tell whether other entries were needed.
 
-The dual of  max Σ s_i,c(i)  is  min Σ u_i + Σ v_j  with  u_i + v_j ≥ s_ij  for all i, j.  Any such u, v bound how far
-an assignment is from the best.  Entries that are no candidates are below the least candidate of their row, or of
-their column, and so the bound is known without them.
+The dual of  max Σ s_i,c(i)  is  min Σ u_i + Σ v_j  with  u_i + v_j ≥ s_ij  for all i, j: v_j is the price of column j,
+and u_i = max_j s_ij − v_j what row i gains by its best buy.  Any prices bound how far an assignment is from the best;
+those of the candidates are tight on the candidates, and an entry that breaks the bound is one that is missing there.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from numpy import ndarray
 
-FEW = 128  # candidates of every row and of every column; of more than 8192 one in 64
-ENOUGH = 1e-6  # how far from the best an assignment may be, as a part of the size of its scores
-ROUNDS = 300  # of improving the duals, at most
+FEW = 64  # candidates of every row and of every column
+ROUNDS = 3000  # of improving the prices, at most
 STEPS = 2**36  # between the least score and the largest; sums over long paths are still exact in float64
 
 
@@ -30,66 +29,70 @@ def solve_sparse(matrix: csr_matrix) -> ndarray:
     return columns
 
 
+def relative_gap(scores: Tensor, index: Tensor, prices: Tensor) -> float:
+    """How far `index` can be from the best assignment, by these prices, relative to the size of its scores."""
+    chosen = scores.gather(1, index.to(scores.device)[:, None])
+    bound = (scores - prices.to(scores)).amax(1).sum() + prices.sum()
+    return float((bound - chosen.sum()) / chosen.abs().sum().clamp_min(torch.finfo(scores.dtype).tiny))
+
+
 @dataclass(frozen=True)
 class Candidates:
     """The best entries of every row and of every column, and the diagonal, so that a full matching exists.
 
-    Entries (i, j) that are none of them are at most `floor_rows[i]` and at most `floor_columns[j]`.
+    `places` are i·n + j in order, `scores` the entries there.
     """
 
-    rows: Tensor
-    columns: Tensor
+    n: int
+    places: Tensor
     scores: Tensor
-    floor_rows: Tensor
-    floor_columns: Tensor
 
     @classmethod
-    def of(cls, scores: Tensor, times: int = 1) -> Candidates:
-        """Those of a square matrix, or some `times` as many; on its device."""
-        n = len(scores)
-        few = min(times * max(FEW, n // 64), n)
-        here = torch.arange(n, device=scores.device)
-        by_row, by_column = scores.topk(few, 1), scores.topk(few, 0)
-        places = [here[:, None] * n + by_row.indices, by_column.indices * n + here, here * n + here]
-        places = torch.cat([place.flatten() for place in places]).unique()
-        rows, columns = places // n, places % n
-        values = scores[rows, columns].double()
-        return cls(rows, columns, values, by_row.values[:, -1].double().contiguous(), by_column.values[-1].double())
+    def of(cls, scores: Tensor, prices: Tensor | None = None, known: Tensor | None = None) -> Candidates:
+        """Those of a square matrix, on its device; best after `prices` of columns, and with places `known` before."""
+        n, reduced = len(scores), scores if prices is None else scores - prices.to(scores)
+        few, here = min(FEW, n), torch.arange(n, device=scores.device)
+        by_row, by_column = reduced.topk(few, 1).indices, reduced.topk(few, 0).indices
+        places = [
+            here[:, None] * n + by_row,
+            by_column * n + here,
+            here * n + here,
+            *([] if known is None else [known]),
+        ]
+        joined = torch.cat([place.flatten() for place in places]).unique()
+        return cls(n, joined, scores.flatten()[joined].double())
+
+    @property
+    def rows(self) -> Tensor:
+        return self.places // self.n
+
+    @property
+    def columns(self) -> Tensor:
+        return self.places % self.n
 
     def matrix(self) -> csr_matrix:
         """For `solve_sparse`.  Scores are positive, as zeros would count as no edges; and whole, as rounding can make
         scipy's solver go round in circles for ever."""
         above = self.scores - self.scores.min()
         whole = (above / above.max().clamp_min(torch.finfo(above.dtype).tiny) * STEPS).round() + 1
-        data, rows, columns = (x.cpu().numpy() for x in (whole, self.rows, self.columns))
-        return csr_matrix((data, (rows, columns)), shape=(len(self.floor_rows),) * 2)
+        first = torch.searchsorted(self.places, self.n * torch.arange(self.n + 1, device=self.places.device))
+        parts = (whole, self.columns.int(), first.int())
+        return csr_matrix(tuple(x.cpu().numpy() for x in parts), shape=(self.n, self.n))
 
-    def gap(self, index: Tensor) -> float:
-        """How far `index` can be from the best assignment of all entries, relative to the size of its scores.
+    def prices(self, index: Tensor) -> Tensor:
+        """The prices v of the best assignment over the candidates, with which all of them are covered tightly.
 
-        With  v_j ← max_i s_ij − (s_i,c(i) − v_c(i))  until nothing changes (longest paths, as Bellman and Ford find
-        them), the duals are tight on the candidates; then u takes what it must for every entry, the floors included.
+        v_j ← max_i s_ij − (s_i,c(i) − v_c(i))  until nothing changes: longest paths, as Bellman and Ford find them.
         """
-        index = index.to(self.rows.device)
-        chosen = torch.empty_like(self.floor_rows)
-        mine = self.columns == index[self.rows]
-        chosen[self.rows[mine]] = self.scores[mine]
-        v = torch.zeros_like(chosen)
-        edges = torch.arange(len(self.rows), device=v.device)
+        rows, columns, index = self.rows, self.columns, index.to(self.places.device)
+        chosen, mine = self.scores.new_empty(self.n), columns == index[rows]
+        chosen[rows[mine]] = self.scores[mine]
+        prices, edges = torch.zeros_like(chosen), torch.arange(len(rows), device=rows.device)
         for _ in range(ROUNDS):
-            rows = self.rows[edges]
-            new = v.scatter_reduce(0, self.columns[edges], self.scores[edges] - (chosen - v[index])[rows], "amax")
-            edges = (new > v)[index][self.rows].nonzero().squeeze(-1)  # of rows whose own column has risen
-            v = new
+            gained = self.scores[edges] - (chosen - prices[index])[rows[edges]]
+            new = prices.scatter_reduce(0, columns[edges], gained, "amax")
+            edges = (new > prices)[index][rows].nonzero().squeeze(-1)  # of rows whose own column has risen
+            prices = new
             if not len(edges):
                 break
-        u = self._above_floors(v).scatter_reduce(0, self.rows, self.scores - v[self.columns], "amax")
-        return float((u.sum() + v.sum() - chosen.sum()) / chosen.abs().sum().clamp_min(torch.finfo(u.dtype).tiny))
-
-    def _above_floors(self, v: Tensor) -> Tensor:
-        """u_i = max_j min(floor_rows_i, floor_columns_j) − v_j: columns with the lower floor first, then the others."""
-        floors, order = self.floor_columns.sort()
-        lower = torch.cat([v.new_full((1,), -torch.inf), (floors - v[order]).cummax(0).values])
-        cheapest = torch.cat([v[order].flip(0).cummin(0).values.flip(0), v.new_full((1,), torch.inf)])
-        count = torch.searchsorted(floors, self.floor_rows)
-        return torch.maximum(lower[count], self.floor_rows - cheapest[count])
+        return prices

@@ -17,13 +17,15 @@ import torch
 from torch import Tensor
 
 from onebasin.linalg.orthogonal import polar
+from onebasin.linalg.sylvester import Sylvester
 
 Heights = tuple[Tensor, Tensor, Tensor]
 Height = Callable[..., Heights]  # t, moments -> h, h', h''
 Moments = tuple[Tensor, ...]  # C and G of the vectors, C and G of the covectors
 
+STEPS = 60  # of Newton's method for a scale, at most
 WINDOWS = 9  # tried for the singular values of a map that is to be better conditioned
-RANK = 1e-10  # directions in which both sides are weaker than this, relative to the strongest, are left alone
+SPREAD = 1e-6  # least singular value relative to the largest at which the square still has digits enough
 
 
 def two_sided_distance(g: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Tensor:
@@ -63,18 +65,23 @@ def two_sided(
     """argmin over invertible g, (f, d, d), by damped Gauss–Newton from the best of three closed forms and `start`.
 
     With g ← (I + S) g the residuals are linear in S to first order, and S solves the Sylvester equation
-    (W Wᵀ) S + S (V Vᵀ) = R_v Vᵀ − W R_cᵀ,  V = g B_v, W = g^-T B_c,  in the eigenbases of the two Gram matrices.
+    (W Wᵀ) S + S (V Vᵀ) = R_v Vᵀ − W R_cᵀ,  V = g B_v, W = g^-T B_c.
     The step neglects curvature from the residuals: convergence is quadratic where the models agree, linear where they
     do not.  Directions that neither side can see are not moved.  A direction that one side hardly sees still drives g
     to extremes, so g is drawn in to `condition` at the end.  A step that raises the objective is not taken; a head is
-    done when a step gains `tol` or less.  Cost: d³ per head and step.
+    done when a step gains `tol` or less.  Cost: d³ per head and step; a CPU makes new eigenbases for every step, and a
+    GPU, which takes milliseconds for the eigenvectors of each head, keeps those of the first.
     """
     moments: Moments = (cross_v, gram_v, cross_c, gram_c)
     whole, solved = moments, _best_start(moments, start)
     here, active = _Point.at(solved.clone(), moments), torch.arange(len(solved), device=solved.device)
     damping = torch.full_like(here.height, 1e-3)
+    equation = None
     for _ in range(steps):
-        there = _Point.at(here.g + _gauss_newton(here, moments, damping) @ here.g, moments)
+        ww, vv, right = _equation(here, moments)
+        if equation is None or not ww.is_cuda:
+            equation = Sylvester(ww, vv)
+        there = _Point.at(here.g + equation.solve(ww, vv, right, damping) @ here.g, moments)
         gain = (here.height - there.height).nan_to_num(nan=-torch.inf)
         explained = (here.g * moments[0]).sum((-2, -1)).abs() + gain.abs()
         better = gain > 0
@@ -85,25 +92,18 @@ def two_sided(
             solved[active] = here.g
             active, damping, here = active[~done], damping[~done], here.take(~done)
             moments = tuple(x[~done] for x in moments)
+            equation.take(~done)
         if not len(active):
             break
     solved[active] = here.g
     return solved if math.isinf(condition) else _drawn_in(solved, whole, condition)
 
 
-def _gauss_newton(here: _Point, moments: Moments, damping: Tensor) -> Tensor:
+def _equation(here: _Point, moments: Moments) -> tuple[Tensor, Tensor, Tensor]:
+    """W Wᵀ, V Vᵀ and R_v Vᵀ − W R_cᵀ."""
     cross_v, _, cross_c, _ = moments
     vv, ww = here.seen_v @ here.g.mT, here.seen_c @ here.y.mT
-    right = (cross_v @ here.g.mT - vv) - (cross_c @ here.y.mT - ww).mT
-    p, basis_v = torch.linalg.eigh(vv)
-    q, basis_w = torch.linalg.eigh(ww)
-    curvature = q.unsqueeze(-1).clamp_min(0) + p.unsqueeze(-2).clamp_min(0)
-    largest = curvature.amax((-2, -1), keepdim=True)
-    seen = curvature > RANK * largest
-    denominator = torch.where(seen, curvature + damping[..., None, None] * largest, torch.ones_like(curvature))
-    step = torch.where(seen, (basis_w.mT @ right @ basis_v) / denominator, torch.zeros_like(curvature))
-    found: Tensor = basis_w @ step @ basis_v.mT
-    return found
+    return ww, vv, (cross_v @ here.g.mT - vv) - (cross_c @ here.y.mT - ww).mT
 
 
 def _best_start(moments: Moments, known: Tensor | None) -> Tensor:
@@ -125,11 +125,22 @@ def _best(maps: list[Tensor], moments: Moments) -> Tensor:
 def _least_squares(cross: Tensor, gram: Tensor, fallback: Tensor) -> Tensor:
     """C G^-1 on the numerical row space, completed to a well-conditioned map elsewhere."""
     found = cross @ torch.linalg.pinv(gram, hermitian=True, rtol=1e-8)
-    left, sizes, right = torch.linalg.svd(found)
+    left, sizes, right = _singular(found)
     floor = 1e-4 * sizes[..., :1].clamp_min(torch.finfo(sizes.dtype).tiny)
     usable = torch.isfinite(found).all(-1).all(-1) & (sizes[..., 0] > 0)
     mended = left * sizes.clamp_min(floor).unsqueeze(-2) @ right
     return torch.where(usable[..., None, None], mended, fallback)
+
+
+def _singular(g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """g = U diag(s) Wᵀ from the eigenvectors of gᵀg, which come faster in batches; where s spreads too far, by SVD."""
+    squares, basis = torch.linalg.eigh(g.mT @ g)
+    sizes, right = squares.clamp_min(0).sqrt().flip(-1), basis.flip(-1).mT.contiguous()
+    left = g @ right.mT / sizes.unsqueeze(-2)
+    far = ~(sizes[..., -1] > SPREAD * sizes[..., 0])
+    if far.any():
+        left[far], sizes[far], right[far] = torch.linalg.svd(g[far])
+    return left, sizes, right
 
 
 def _drawn_in(g: Tensor, moments: Moments, condition: float) -> Tensor:
@@ -137,7 +148,7 @@ def _drawn_in(g: Tensor, moments: Moments, condition: float) -> Tensor:
 
     Extremes cost nothing on the side that does not see them, which may be that of the large or of the small ones.
     """
-    left, sizes, right = torch.linalg.svd(g)
+    left, sizes, right = _singular(g)
     sizes = sizes.clamp_min(torch.finfo(sizes.dtype).tiny)
     wide = sizes[..., :1] > condition * sizes[..., -1:]
     if not wide.any():
@@ -148,25 +159,32 @@ def _drawn_in(g: Tensor, moments: Moments, condition: float) -> Tensor:
     return torch.where(wide.unsqueeze(-1), _best(within, moments), g)
 
 
-def positive_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> tuple[Tensor, Tensor]:
-    """argmin over r > 0 of  h(r) = r² G_v + G_c / r² − 2 (r C_v + C_c / r),  elementwise; returns (r, h(r))."""
+def positive_scale(
+    cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, steps: int = STEPS
+) -> tuple[Tensor, Tensor]:
+    """argmin over r > 0 of  h(r) = r² G_v + G_c / r² − 2 (r C_v + C_c / r),  elementwise; returns (r, h(r)).
+
+    Near balance two `steps` leave h next to nothing above its minimum.
+    """
 
     def height(t: Tensor, cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> Heights:
         r = t.exp()
         v, c, x, y = gram_v * r * r, gram_c / (r * r), cross_v * r, cross_c / r
         return v + c - 2 * (x + y), 2 * (v - c - x + y), 4 * (v + c) - 2 * (x + y)
 
-    return _descend(height, cross_v, gram_v, cross_c, gram_c)
+    return _descend(height, cross_v, gram_v, cross_c, gram_c, steps=steps)
 
 
-def signed_scale(cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor) -> tuple[Tensor, Tensor]:
+def signed_scale(
+    cross_v: Tensor, gram_v: Tensor, cross_c: Tensor, gram_c: Tensor, steps: int = STEPS
+) -> tuple[Tensor, Tensor]:
     """The same over every r ≠ 0.
 
     With ρ⁴ = G_c / G_v the sign is that of s = ρ C_v + C_c / ρ: after r = ρ q the gain of +q over −1/q is s (q + 1/q).
     """
     rho = _balance(gram_v, gram_c)
     sign = torch.where(rho * cross_v + cross_c / rho < 0, -1.0, 1.0).to(cross_v.dtype)
-    scale, height = positive_scale(sign * cross_v, gram_v, sign * cross_c, gram_c)
+    scale, height = positive_scale(sign * cross_v, gram_v, sign * cross_c, gram_c, steps)
     return sign * scale, height
 
 
@@ -200,19 +218,22 @@ def _balance(gram_v: Tensor, gram_c: Tensor) -> Tensor:
     return (torch.where(alive, gram_c, 1.0) / torch.where(alive, gram_v, 1.0)) ** 0.25
 
 
-def _descend(height: Height, *moments: Tensor, steps: int = 60) -> tuple[Tensor, Tensor]:
-    """Damped Newton in t = log r from balance, elementwise; only what has not settled goes on.  r = 1 where dead."""
+def _descend(height: Height, *moments: Tensor, steps: int = STEPS) -> tuple[Tensor, Tensor]:
+    """Damped Newton in t = log r from balance, elementwise, until nothing moves.  r = 1 where a side is dead."""
     flat = tuple(x.expand_as(moments[0]).flatten() for x in moments)
     _, gram_v, _, gram_c, *_ = flat
-    t = _balance(gram_v, gram_c).log()
-    active = ((gram_v > 0) & (gram_c > 0)).nonzero().squeeze(-1)
+    found = t = _balance(gram_v, gram_c).log()
+    alive, given, places = (gram_v > 0) & (gram_c > 0), flat, None
     for _ in range(steps):
-        if not len(active):
-            break
-        every = len(active) == len(t)
-        here = t if every else t[active]
-        _, slope, bend = height(here, *(flat if every else (x[active] for x in flat)))
-        step = (slope / bend.abs().clamp_min(torch.finfo(bend.dtype).tiny)).clamp(-0.5, 0.5)
-        t[active] = here - step
-        active = active[step.abs() > 1e-9]
-    return t.exp().view_as(moments[0]), height(t, *flat)[0].view_as(moments[0])
+        _, slope, bend = height(t, *given)
+        step = (slope / bend.abs().clamp_min(torch.finfo(bend.dtype).tiny)).clamp_(-0.5, 0.5).mul_(alive)
+        t.sub_(step)
+        moving = step.abs_() > 1e-9
+        if (left := int(moving.sum())) < len(t) / 4:  # only these go on
+            found = t if places is None else found.index_copy_(0, places, t)
+            if not left:
+                break
+            places = moving.nonzero().squeeze(-1) if places is None else places[moving]
+            t, alive, given = t[moving], alive[moving], tuple(x[moving] for x in given)
+    found = t if places is None else found.index_copy_(0, places, t)
+    return found.exp().view_as(moments[0]), height(found, *flat)[0].view_as(moments[0])

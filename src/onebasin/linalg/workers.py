@@ -15,14 +15,14 @@ import torch
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from torch import Tensor
 
-from onebasin.linalg.assignment import assign, assign_by_candidates
-from onebasin.linalg.candidates import ENOUGH, Candidates
+from onebasin.linalg.assignment import assign, improve
+from onebasin.linalg.candidates import Candidates
 
 HUGE = 2048  # rows of a problem that is worth another process
 
 Again = Callable[[], Tensor]
 Pending = Callable[[Again], Tensor]
-"""Waits for an assignment; where too few candidates were looked at, it asks for the scores again."""
+"""Waits for an assignment over candidates and asks for the scores again, to see whether these were enough."""
 
 
 class Workers:
@@ -41,10 +41,8 @@ class Workers:
         solving = self._submit(min_weight_full_bipartite_matching, candidates.matrix(), True)
 
         def finish(again: Again) -> Tensor:
-            index = torch.from_numpy(solving.result()[1])
-            if candidates.gap(index) > ENOUGH:
-                index = assign_by_candidates(again(), (4, 16))
-            return index.to(scores.device, torch.long)
+            index = improve(again(), candidates, torch.from_numpy(solving.result()[1]))
+            return index.to(candidates.places.device, torch.long)
 
         return finish
 

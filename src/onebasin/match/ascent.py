@@ -17,7 +17,7 @@ from onebasin.maps import Map, map_of
 from onebasin.match.circuits import inner_spaces
 from onebasin.match.experts import match_experts
 from onebasin.match.heads import match_heads
-from onebasin.match.insides import solve_insides
+from onebasin.match.insides import Problem, inside_problem, solve_insides
 from onebasin.match.moments import cross_moment
 from onebasin.match.options import Families, WeightMatching
 from onebasin.match.pages import Pages
@@ -112,7 +112,7 @@ class Ascent(State):
             pair, maps = self.turned(names)
             found = match_heads(pair, maps, heads, self.strategy.head_metric)
             if not self.circuits:
-                found |= self._solve_insides(pair, {**maps, **found}, heads)
+                found |= solve_insides(self._insides(pair, {**maps, **found}, heads), pair.condition)
             self.attempt(names, found, guard=guard)
 
     def match_experts(self, names: Names, *, guard: bool) -> None:
@@ -121,8 +121,9 @@ class Ascent(State):
         for experts in (x for x in self.experts if x in here):
             self.attempt(names, match_experts(*self.turned(names), experts, self.family, self.counted), guard=guard)
 
-    def _solve_insides(self, pair: Pair, maps: Maps, heads: str) -> dict[str, Map]:
-        return solve_insides(pair, maps, inner_spaces(self.spec, heads), self.family, self.emphasis)
+    def _insides(self, pair: Pair, maps: Maps, heads: str) -> list[Problem]:
+        spaces = inner_spaces(self.spec, heads)
+        return [inside_problem(pair, maps, space, self.family[space], self.emphasis) for space in spaces]
 
     def _gather(self, names: Names, space: str) -> None:
         """Add what a page says of a stream, with B in the basis found so far."""
@@ -137,7 +138,9 @@ class Ascent(State):
         return self.maps[space].dense().new_zeros(size, size)
 
     def finish(self) -> None:
-        """Where the objective does not see the maps inside heads, they are solved last."""
+        """Where the objective does not see the maps inside heads, they are solved last: all pages in one batch."""
+        problems: list[Problem] = []
         for names in self.pages.names if self.circuits else ():
             for heads in self.spec.spaces_of(names).intersection(self.heads):
-                self.maps.update(self._solve_insides(*self.turned(names), heads))
+                problems += self._insides(*self.turned(names), heads)
+        self.maps.update(solve_insides(problems, self.pages.condition))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from onebasin.families import Family
 from onebasin.maps import Map
@@ -20,24 +22,34 @@ def stack(maps: list[Map]) -> Map:
     return type(maps[0]).from_tensors({name: torch.cat([p[name] for p in parts]) for name in parts[0]})
 
 
-def solve_insides(
-    pair: Pair, maps: Maps, spaces: Iterable[str], family: Mapping[str, Family], emphasis: Mapping[str, float]
-) -> dict[str, Map]:
-    """The best maps of `spaces`, each in its family, with heads in the order of `maps`; from `maps` where iterative.
+@dataclass(frozen=True)
+class Problem:
+    """One space inside heads.  Moments and the start see the heads where they arrive, and maps are stored by the head
+    they belong to: `index` leads from one to the other."""
 
-    Moments see the heads where they arrive, and maps are stored by the head they belong to: `index` leads from one to
-    the other.
-    """
+    space: str
+    family: Family
+    moments: Moments
+    start: Map
+    index: Tensor
+
+
+def inside_problem(pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float]) -> Problem:
+    """What is left to solve in `space`, with heads in the order of `maps`; an iteration begins at `maps`."""
+    index = maps[str(pair.spec.spaces[space].base)].tensors()["index"]
+    return Problem(space, family, weight_moments(pair, maps, space, emphasis), maps[space].take(index), index)
+
+
+def solve_insides(problems: Iterable[Problem], condition: float) -> dict[str, Map]:
+    """The best map of every space."""
     kinds = defaultdict(list)
-    for space in spaces:
-        kinds[family[space], pair.spec.spaces[space].size].append(space)
+    for problem in problems:
+        kinds[problem.family, problem.moments.cross.shape[-1]].append(problem)
     found: dict[str, Map] = {}
-    for (kind, _), alike in kinds.items():
-        moments = [weight_moments(pair, maps, space, emphasis) for space in alike]
-        arrivals = [maps[str(pair.spec.spaces[space].base)].tensors()["index"] for space in alike]
-        start = stack([maps[space].take(index) for space, index in zip(alike, arrivals, strict=True)])
-        solved, first = solve(kind, Moments.stack(moments), start, pair.condition), 0
-        for space, index in zip(alike, arrivals, strict=True):
-            found[space] = solved.take(first + index.argsort())
-            first += len(index)
+    for (family, _), alike in kinds.items():
+        start = stack([problem.start for problem in alike])
+        solved, first = solve(family, Moments.stack([problem.moments for problem in alike]), start, condition), 0
+        for problem in alike:
+            found[problem.space] = solved.take(first + problem.index.argsort())
+            first += len(problem.index)
     return found

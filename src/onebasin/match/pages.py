@@ -21,24 +21,23 @@ class Pages:
     spec: ModelSpec
     names: tuple[tuple[str, ...], ...]
     read: Callable[[tuple[str, ...]], Pair]
+    condition: float  # as in `Pair`
     device: torch.device | str = "cpu"
 
     @classmethod
     def of(cls, a: Checkpoint, b: Checkpoint, device: torch.device | str = "cpu", *, keep: bool = True) -> Pages:
         """The pages of two canonical forms of one table; `keep` holds on to what was read."""
-        condition = largest_condition(a, b)
 
         def read(names: tuple[str, ...]) -> Pair:
-            ours, theirs = ({x: form[x].to(device) for x in names} for form in (a, b))
-            return Pair(a.spec, ours, theirs, condition)
+            return Pair.of(a, b, device, names)
 
-        return cls(a.spec, page_names(a.spec), cache(read) if keep else read, device)
+        return cls(a.spec, page_names(a.spec), cache(read) if keep else read, largest_condition(a, b), device)
 
     @classmethod
     def whole(cls, pair: Pair) -> Pages:
         """Those of two models that are in memory."""
         device = next(iter(pair.a.values())).device
-        return cls(pair.spec, page_names(pair.spec), pair.part, device)
+        return cls(pair.spec, page_names(pair.spec), pair.part, pair.condition, device)
 
     def __iter__(self) -> Iterator[Pair]:
         return map(self.read, self.names)

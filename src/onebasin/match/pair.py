@@ -37,9 +37,11 @@ class Pair:
     condition: float = CONDITION
 
     @classmethod
-    def of(cls, a: Checkpoint, b: Checkpoint, device: torch.device | str = "cpu") -> Pair:
-        """Read two canonical checkpoints of one table into memory."""
-        ours, theirs = ({x: form[x].to(device) for x in form} for form in (a, b))
+    def of(
+        cls, a: Checkpoint, b: Checkpoint, device: torch.device | str = "cpu", names: Collection[str] | None = None
+    ) -> Pair:
+        """Read two canonical checkpoints of one table into memory, or the leaves of these names."""
+        ours, theirs = ({x: form[x].to(device) for x in (form if names is None else names)} for form in (a, b))
         return cls(a.spec, ours, theirs, largest_condition(a, b))
 
     def part(self, names: Collection[str]) -> Pair:

@@ -17,6 +17,8 @@ from onebasin.maps.monomial import matched
 from onebasin.maps.rotary import pair_blocks
 from onebasin.match.moments import Moment, Moments
 
+STEPS = 2  # towards the best scale of a pair of units that is only considered; a pair that is chosen gets all
+
 
 def solve(family: Family, moments: Moments, start: Map | None = None, condition: float = math.inf) -> Map:
     """The best member of `family`.  `start` is where an iteration begins, and decides what moments leave open.
@@ -109,11 +111,11 @@ def scaled_scores(family: Family, cross: Mapping[Rep, Tensor], gram: Mapping[Rep
     for first in range(0, found.shape[-2], rows):
         some = slice(first, first + rows)
         v, c = cross[Rep.VEC][..., some, :], cross[Rep.COV][..., some, :]
-        found[..., some, :] -= free_scale(family)(v, by_v.expand_as(v), c, by_c.expand_as(c))[1]
+        found[..., some, :] -= free_scale(family)(v, by_v.expand_as(v), c, by_c.expand_as(c), STEPS)[1]
     return found
 
 
-def free_scale(family: Family) -> Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+def free_scale(family: Family) -> Callable[..., tuple[Tensor, Tensor]]:
     return signed_scale if family >= fam.SIGNS else positive_scale
 
 
