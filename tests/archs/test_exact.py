@@ -10,7 +10,7 @@ from helpers.exactness import EXACT, answers, drift, every_class
 from helpers.random_models import random_folder
 from onebasin import Alignment, Checkpoint, canonicalize, in_gauge_of, transport
 from onebasin.canonical.structure import canonical_spec
-from onebasin.checkpoint.stock import norms_in_float64, outputs, probe_inputs, stock_model
+from onebasin.checkpoint.stock import all_in_float64, outputs, probe_inputs, stock_model
 from onebasin.errors import NotExpressible
 from onebasin.verification.verify import output_drift
 
@@ -104,7 +104,7 @@ def test_saved_folders_load_in_transformers(make, tmp_path, name, seed):
     model, report = kind.from_pretrained(tmp_path / "out", output_loading_info=True, dtype=torch.float64)
     assert type(model) is kind
     assert not any(report[problem] for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    norms_in_float64(model)
+    all_in_float64(model)
     inputs = probe_inputs(original.spec, seed=1)
     assert output_drift(outputs(model.eval(), form.spec, inputs), answers(original), form.spec, alignment) < 1e-8
     assert Checkpoint.open(tmp_path / "out").spec.architecture == name

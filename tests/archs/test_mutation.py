@@ -50,6 +50,7 @@ GROUPED = COMMON | TEXT | {
 }  # fmt: skip
 HEAD = {"head_dim": 4}
 MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12, "norm_topk_prob": True}
+MODERN = dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "decoder_bias", "classifier_bias"), True)
 VIT = COMMON | SQUARE | {"image_size": 8, "patch_size": 4, "num_channels": 3, "qkv_bias": True}
 
 TABLES: dict[str, tuple[str, Callable[[], transformers.PreTrainedConfig]]] = {
@@ -82,6 +83,21 @@ TABLES: dict[str, tuple[str, Callable[[], transformers.PreTrainedConfig]]] = {
     "bert": ("BertForMaskedLM", lambda: transformers.BertConfig(**COMMON, **SQUARE, **TEXT, **UNTIED)),
     "bert tied": ("BertForMaskedLM", lambda: transformers.BertConfig(**COMMON, **SQUARE, **TEXT)),
     "bert pooled": ("BertForSequenceClassification", lambda: transformers.BertConfig(**COMMON, **SQUARE, **TEXT)),
+    "roberta": ("RobertaForMaskedLM", lambda: transformers.RobertaConfig(**COMMON, **SQUARE, **TEXT, **UNTIED)),
+    "distilbert": (
+        "DistilBertForSequenceClassification",
+        lambda: transformers.DistilBertConfig(dim=12, n_layers=1, n_heads=3, hidden_dim=12, num_labels=3, **TEXT),
+    ),
+    "modernbert": (
+        "ModernBertForMaskedLM",
+        lambda: transformers.ModernBertConfig(**{**GROUPED, "num_hidden_layers": 2}, **UNTIED, **MODERN),
+    ),
+    "dinov2": ("Dinov2ForImageClassification", lambda: transformers.Dinov2Config(**VIT, mlp_ratio=1)),
+    "dinov3": (
+        "DINOv3ViTModel",
+        lambda: transformers.DINOv3ViTConfig(**VIT, num_register_tokens=3, use_gated_mlp=True, key_bias=True),
+    ),
+    "deit": ("DeiTForImageClassificationWithTeacher", lambda: transformers.DeiTConfig(**VIT)),
     "vit": ("ViTForImageClassification", lambda: transformers.ViTConfig(**VIT)),
     "vit base": ("ViTModel", lambda: transformers.ViTConfig(**VIT, pooler_output_size=12)),
 }  # fmt: skip
@@ -186,6 +202,9 @@ def relation_mutants(spec: ModelSpec) -> Iterator[Mutant]:
         if linear.norm is not None:
             other = {**spec.linears, name: replace(linear, norm=None)}
             yield Mutant("drop norm", name, lambda other=other: replace(spec, linears=other), place=linear.norm)
+    for name in spec.scales:
+        fewer = {other: scale for other, scale in spec.scales.items() if other != name}
+        yield Mutant("drop scale", name, lambda fewer=fewer: replace(spec, scales=fewer), place=name)
     for space in dict.fromkeys(norm.space for norm in spec.norms.values()):
         kind = {"layer": "rms", "rms": "layer"}
         swapped = {n: replace(x, kind=kind[x.kind]) if x.space == space else x for n, x in spec.norms.items()}
@@ -268,7 +287,9 @@ def smaller_or_finite(bench: Bench, mutant: Mutant) -> bool:
 
 
 def is_folded_gain(bench: Bench, mutant: Mutant) -> bool:
-    return mutant.leaf is not None and mutant.leaf.name in {n.gain for n in bench.form.spec.norms.values() if n.unit}
+    spec = bench.form.spec
+    folded = {x.gain for x in (*spec.norms.values(), *spec.scales.values()) if x.unit}
+    return mutant.leaf is not None and mutant.leaf.name in folded
 
 
 def is_zero(bench: Bench, mutant: Mutant) -> bool:
@@ -296,6 +317,10 @@ def is_key_bias(bench: Bench, mutant: Mutant) -> bool:
     return mutant.leaf is not None and mutant.leaf.name in keys and is_zero(bench, mutant)
 
 
+def is_mask_token(bench: Bench, mutant: Mutant) -> bool:
+    return mutant.leaf is not None and mutant.leaf.name.endswith("mask_token")
+
+
 Rule = tuple[str, str, Callable[[Bench, Mutant], bool]]  # kind of mutant, reason, condition
 
 NO_OPS: list[Rule] = [
@@ -319,8 +344,12 @@ EQUIVALENT: list[Rule] = [
      lambda b, m: flips(m, Rep.VEC, Rep.COV) and is_writer(b, m) and family(b, m) <= fam.ORTHOGONAL_ONES),
     ("flip representation", "the key bias is kept instead of dropped, and moves with its head: softmax cannot see it",
      lambda b, m: is_key_bias(b, m) and family(b, m) == fam.PERMUTATION),
+    ("flip representation", "the token of hidden patches is used in pretraining only", is_mask_token),
+    ("drop axis", "the token of hidden patches is used in pretraining only", is_mask_token),
     ("drop base", "one map for all heads is a smaller group, exact as well; test_spec counts its dimension",
      lambda b, m: smaller_or_finite(b, m)),
+    ("drop norm", "a gain that cannot be folded never reaches its readers; only centring is lost",
+     lambda b, m: b.spec.norms[m.place].blocked is not None),
     ("swap norm", "the other operations on the space cut its family as far; only centring is lost",
      lambda b, m: same_family(b, m)),
 ]  # fmt: skip
@@ -338,11 +367,17 @@ LEDGER = {  # killed by a refusal, killed by the function, no-op by rule, equiva
     "qwen3": (35, 70, 39, 3),
     "qwen3_moe": (42, 72, 47, 4),
     "qwen2_moe": (56, 80, 42, 4),
-    "bert": (33, 68, 41, 11),
+    "bert": (33, 68, 37, 15),
     "bert tied": (30, 56, 59, 4),
-    "bert pooled": (30, 70, 34, 10),
+    "bert pooled": (30, 70, 30, 14),
     "vit": (41, 46, 35, 11),
-    "vit base": (30, 65, 36, 11),
+    "vit base": (30, 65, 35, 12),
+    "roberta": (33, 68, 37, 15),
+    "distilbert": (30, 65, 33, 13),
+    "modernbert": (68, 142, 69, 17),
+    "dinov2": (52, 43, 41, 9),
+    "dinov3": (43, 64, 37, 9),
+    "deit": (45, 48, 35, 12),
 }
 
 

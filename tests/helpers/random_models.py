@@ -85,14 +85,121 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             return transformers.Qwen3Config(**common, **text, **grouped, attention_bias=dice.pick(True, False))
         case "qwen3_moe" | "mixtral" | "qwen2_moe":
             return mixture(model_type, dice, n, {**common, **text, **grouped})
+        case "gemma3_text":
+            kinds = [dice.pick("full_attention", "sliding_attention") for _ in range(n["layers"])]
+            own = {"layer_types": kinds, "sliding_window": 5, "query_pre_attn_scalar": 7, "hidden_activation": act}
+            own |= {"final_logit_softcapping": dice.pick(None, 3.0), "attention_bias": dice.pick(True, False)}
+            return transformers.Gemma3TextConfig(**common, **text, **grouped, **own, rope_local_base_freq=33.0)
+        case "gemma" | "gemma2":
+            own = {"attention_bias": dice.pick(True, False)}
+            if model_type == "gemma":
+                return transformers.GemmaConfig(**common, **text, **grouped, **own)
+            own |= {"query_pre_attn_scalar": 7, "hidden_activation": act, "sliding_window": 5}
+            own |= {"attn_logit_softcapping": dice.pick(None, 1.5), "final_logit_softcapping": dice.pick(None, 3.0)}
+            return transformers.Gemma2Config(**common, **text, **grouped, **own)
+        case "phi3":
+            own = {"num_key_value_heads": n["kv"], "rms_norm_eps": eps, "sliding_window": dice.pick(None, 5)}
+            return transformers.Phi3Config(
+                **common, **text, **own, **rope(100.0, dice.pick(2, 4, n["width"]) / n["width"])
+            )
+        case "olmo" | "olmo2":
+            own = {"num_key_value_heads": n["kv"], "attention_bias": dice.pick(True, False)}
+            if model_type == "olmo":
+                return transformers.OlmoConfig(**common, **text, **own, clip_qkv=dice.pick(None, 0.7))
+            return transformers.Olmo2Config(**common, **text, **own, rms_norm_eps=eps)
+        case "opt":
+            return transformers.OPTConfig(
+                **common, **text, ffn_dim=n["ffn"], activation_function=act, enable_bias=dice.pick(True, False),
+                do_layer_norm_before=dice.pick(True, False), layer_norm_elementwise_affine=dice.pick(True, True, False),
+                word_embed_proj_dim=dice.pick(None, 6), _remove_final_layer_norm=dice.pick(True, False, False),
+            )  # fmt: skip
+        case "gptj":
+            return transformers.GPTJConfig(
+                n_embd=hidden, n_layer=n["layers"], n_head=n["heads"], n_inner=dice.pick(None, n["ffn"]), n_positions=12,
+                activation_function=act, layer_norm_epsilon=eps, vocab_size=n["vocabulary"], num_labels=3,
+                tie_word_embeddings=tie, pad_token_id=0, rotary_dim=dice.pick(2, 4),
+            )  # fmt: skip
+        case "gpt_neo":
+            return transformers.GPTNeoConfig(
+                **common | text, num_layers=n["layers"], num_heads=n["heads"], activation_function=act, window_size=5,
+                layer_norm_epsilon=eps, attention_types=[[[dice.pick("global", "local")], n["layers"]]],
+            )  # fmt: skip
+        case "bloom":
+            return transformers.BloomConfig(
+                hidden_size=hidden, n_layer=n["layers"], n_head=n["heads"], layer_norm_epsilon=eps, num_labels=3,
+                vocab_size=n["vocabulary"], tie_word_embeddings=tie, pad_token_id=0, seq_length=12,
+                apply_residual_connection_post_layernorm=dice.pick(True, False, False),
+            )  # fmt: skip
+        case "falcon":
+            new, alibi = dice.pick(True, False), dice.pick(True, False, False)
+            own = {"new_decoder_architecture": new, "num_ln_in_parallel_attn": dice.pick(None, 1) if new else None}
+            own |= {"multi_query": dice.pick(True, False), "parallel_attn": new or dice.pick(True, False)}
+            kv = n["kv"] if new else n["heads"]
+            return transformers.FalconConfig(
+                **common, **text, **own, num_kv_heads=kv, ffn_hidden_size=n["ffn"], activation=act, alibi=alibi,
+                layer_norm_epsilon=eps, bias=dice.pick(True, False),
+            )  # fmt: skip
+        case "stablelm":
+            own = {"use_qkv_bias": dice.pick(True, False), "use_parallel_residual": dice.pick(True, False)}
+            turned = rope(100.0, dice.pick(2, 4, n["width"]) / n["width"])
+            own |= {"num_key_value_heads": n["kv"], "layer_norm_eps": eps}
+            return transformers.StableLmConfig(**common, **text, **own, **turned)
+        case "starcoder2":
+            own = {"num_key_value_heads": n["kv"], "norm_epsilon": eps, "use_bias": dice.pick(True, False)}
+            return transformers.Starcoder2Config(**common, **text, **own, sliding_window=dice.pick(None, 5))
+        case "cohere":
+            own = {"num_key_value_heads": n["kv"], "layer_norm_eps": eps, "attention_bias": dice.pick(True, False)}
+            return transformers.CohereConfig(**common, **text, **own, logit_scale=0.3)
+        case "granite":
+            own = {"attention_bias": dice.pick(True, False), "mlp_bias": dice.pick(True, False)}
+            own |= {"embedding_multiplier": 2.0, "attention_multiplier": 0.4, "residual_multiplier": 0.7}
+            return transformers.GraniteConfig(**common, **text, **grouped, **own, logits_scaling=1.5)
+        case "smollm3":
+            own = {"attention_bias": dice.pick(True, False), "mlp_bias": dice.pick(True, False)}
+            turned = [dice.pick(0, 1) for _ in range(n["layers"])]
+            return transformers.SmolLM3Config(**common, **text, **grouped, **own, no_rope_layers=turned)
         case "bert":
             return transformers.BertConfig(**common, **text, layer_norm_eps=eps)
-        case "vit":
-            return transformers.ViTConfig(
-                **common, layer_norm_eps=eps, qkv_bias=dice.pick(True, False), image_size=8,
-                patch_size=dice.pick(2, 4), num_channels=dice.pick(1, 3), pooler_output_size=dice.pick(None, 5),
-                pooler_act=dice.pick("tanh", "relu"),
+        case "roberta" | "xlm-roberta" | "camembert":
+            kind = {"roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}[model_type]
+            own = {"layer_norm_eps": eps, "pad_token_id": dice.pick(0, 1), "is_decoder": dice.pick(True, False)}
+            return getattr(transformers, f"{kind}Config")(**{**common, **text, **own})
+        case "electra" | "roformer":
+            kind = {"electra": transformers.ElectraConfig, "roformer": transformers.RoFormerConfig}[model_type]
+            own = {"embedding_size": dice.pick(6, hidden), "is_decoder": dice.pick(True, False)}
+            return kind(**common, **text, **own, layer_norm_eps=eps)
+        case "mpnet":
+            return transformers.MPNetConfig(**common, **text, layer_norm_eps=eps, bos_token_id=1, eos_token_id=2)
+        case "albert":
+            groups = dice.pick(1, n["layers"])
+            own = {"embedding_size": 6, "num_hidden_groups": groups, "inner_group_num": dice.pick(1, 2)}
+            return transformers.AlbertConfig(**common, **text, **own, layer_norm_eps=eps)
+        case "distilbert":
+            own = {"dim": hidden, "n_layers": n["layers"], "n_heads": n["heads"], "hidden_dim": n["ffn"]}
+            return transformers.DistilBertConfig(**text, **own, activation=act, num_labels=3)
+        case "modernbert":
+            thetas = {"global_rope_theta": 100.0, "local_rope_theta": 50.0, "global_attn_every_n_layers": 2}
+            flags = ("norm_bias", "attention_bias", "mlp_bias", "decoder_bias", "classifier_bias")
+            return transformers.ModernBertConfig(
+                **common, **text, **thetas, **{flag: dice.pick(True, False) for flag in flags}, norm_eps=eps,
+                hidden_activation=act, local_attention=dice.pick(4, 128), classifier_pooling=dice.pick("cls", "mean"),
+                classifier_activation=dice.pick("gelu", "relu"), bos_token_id=1, eos_token_id=2, cls_token_id=1,
+                sep_token_id=2,
             )  # fmt: skip
+        case "vit" | "deit" | "dinov2" | "dinov3_vit":
+            common |= {"layer_norm_eps": eps, "qkv_bias": dice.pick(True, False), "image_size": 8,
+                       "patch_size": dice.pick(2, 4), "num_channels": dice.pick(1, 3)}  # fmt: skip
+            if model_type == "dinov2":
+                return transformers.Dinov2Config(
+                    **common, mlp_ratio=dice.pick(1, 2), use_mask_token=dice.pick(True, False)
+                )
+            if model_type == "dinov3_vit":
+                common["hidden_size"] = n["heads"] * dice.pick(4, 8)
+                flags = ("query_bias", "key_bias", "value_bias", "proj_bias", "mlp_bias", "use_gated_mlp")
+                own = {flag: dice.pick(True, False) for flag in flags}
+                return transformers.DINOv3ViTConfig(**common, **own, num_register_tokens=dice.pick(1, 3))
+            kind = {"vit": transformers.ViTConfig, "deit": transformers.DeiTConfig}[model_type]
+            return kind(**common, pooler_output_size=dice.pick(None, 5), pooler_act=dice.pick("tanh", "relu"))
     raise NotImplementedError(f"give {model_type} a random configuration here")
 
 
@@ -119,8 +226,9 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
     """Gains of either sign away from zero, biases and weights that matter."""
     torch.manual_seed(seed)
     for name, p in model.named_parameters():
-        if p.ndim == 1 and name.endswith("weight"):
-            p.copy_((0.5 + torch.rand_like(p)) * torch.where(torch.rand_like(p) < 0.2, -1.0, 1.0))
+        if p.ndim == 1 and name.endswith(("weight", "lambda1")):
+            less = 0.0 if p.any() else 1.0  # a gain that begins as zeros is stored less one
+            p.copy_((0.5 + torch.rand_like(p)) * torch.where(torch.rand_like(p) < 0.2, -1.0, 1.0) - less)
         elif p.ndim == 1:
             p.normal_(0, 0.5)
         else:

@@ -11,7 +11,7 @@ from helpers.growing import drift, growths
 from helpers.random_models import random_folder
 from onebasin import Checkpoint, canonicalize, widen
 from onebasin.canonical.structure import canonical_spec
-from onebasin.checkpoint.stock import norms_in_float64
+from onebasin.checkpoint.stock import all_in_float64
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES
 from onebasin.widening.embeddings import EXTRA
@@ -41,7 +41,7 @@ def test_the_result_is_a_stock_model(tmp_path, model_type, name):
     assert type(model) is kind
     assert not any(report[problem] for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert all(getattr(model.config, field) == value for field, value in settings.items())
-    norms_in_float64(model)
+    all_in_float64(model)
     again = Checkpoint.open(tmp_path / "out")
     assert again.spec.architecture == name
     assert drift(small, again) < EXACT

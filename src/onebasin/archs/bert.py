@@ -1,13 +1,39 @@
-"""BERT: post-LayerNorm encoder.  Each norm's gain sits on the skip path, so the residual stream only permutes."""
+"""BERT and RoBERTa: post-LayerNorm encoders.  Each norm's gain sits on the skip path, so the stream only permutes.
+
+RoBERTa numbers positions from behind the padding token's id, and its heads have other names; XLM-RoBERTa and CamemBERT
+are RoBERTa.
+"""
 
 from __future__ import annotations
 
-from onebasin.archs.encoder import attention, feed_forward, pooler
-from onebasin.archs.registry import FIELDS, Config, architecture
-from onebasin.spec import Axis, Builder, Head, Tokens
-from onebasin.spec.ops import elementwise, tied
+from collections.abc import Callable
 
-ON_SKIP = "post-norm: its output is also the skip path, which has no linear map that could take the gain"
+from onebasin.archs.encoder import embedded, labels, masked_lm, pooler, post_norm_layers
+from onebasin.archs.registry import FIELDS, Config, Declaration, architecture
+from onebasin.spec import Axis, Builder, Head, Tokens
+
+OLD_NORMS = ((r"\.LayerNorm\.gamma$", ".LayerNorm.weight"), (r"\.LayerNorm\.beta$", ".LayerNorm.bias"))
+WORDS = "embeddings.word_embeddings.weight"
+
+
+def _sizes(cfg: Config) -> dict[str, int]:
+    return {"v": cfg.vocab_size, "p": cfg.max_position_embeddings, "y": cfg.type_vocab_size, "c": cfg.num_labels}
+
+
+def encoder(s: Builder, cfg: Config) -> tuple[Axis, str]:
+    """The stream, and the norm that writes its last state."""
+    d = s.space("residual", cfg.hidden_size)
+    s.constant("is_decoder", cfg.is_decoder)
+    _, ln = embedded(s, cfg, d, ("v", "word_embeddings"), ("p", "position_embeddings"), ("y", "token_type_embeddings"))
+    return d, post_norm_layers(s, cfg, d, ln)
+
+
+def bare(s: Builder, cfg: Config, d: Axis, ln: str) -> None:
+    """The stream itself, or labels of it; the bare model has a pooler besides."""
+    s.readout(d, ln, "")
+    if s.head.key is None:
+        e = pooler(s, d, norm=ln, size=cfg.hidden_size, activation="tanh", optional=True)
+        s.output("pooler_output", e)
 
 
 @architecture(
@@ -20,61 +46,55 @@ ON_SKIP = "post-norm: its output is also the skip path, which has no linear map 
         "BertForTokenClassification": Head("classifier", bias=True),
     },
     inputs=lambda cfg: Tokens(cfg.vocab_size, cfg.max_position_embeddings),
-    sizes=lambda cfg: {
-        "v": cfg.vocab_size, "p": cfg.max_position_embeddings, "y": cfg.type_vocab_size, "c": cfg.num_labels,
-    },
+    sizes=_sizes,
     fields={**FIELDS, "eps": "layer_norm_eps"},
-    renames=((r"\.LayerNorm\.gamma$", ".LayerNorm.weight"), (r"\.LayerNorm\.beta$", ".LayerNorm.bias")),
+    renames=OLD_NORMS,
     untouched=(r"embeddings\.position_ids$",),
-)  # fmt: skip
+)
 def bert(s: Builder, cfg: Config) -> None:
-    d = s.space("residual", cfg.hidden_size)
-    s.constant("is_decoder", cfg.is_decoder)
-    s.leaf("embeddings.word_embeddings.weight", "v d", d=d)
-    s.leaf("embeddings.position_embeddings.weight", "p d", d=d)
-    s.leaf("embeddings.token_type_embeddings.weight", "y d", d=d)
-    ln = s.norm("layer", "embeddings.LayerNorm", d, cfg.layer_norm_eps, blocked=ON_SKIP)
-    for i, l in enumerate(s.layers("encoder.layer.{}", cfg.num_hidden_layers)):
-        attention(l, cfg, d, norm=ln, inner="attention.self", output="attention.output.dense")
-        ln = l.norm("layer", "attention.output.LayerNorm", d, cfg.layer_norm_eps, blocked=ON_SKIP)
-        feed_forward(l, cfg, d, norm=ln)
-        last = i == cfg.num_hidden_layers - 1
-        blocked = (s.final_block("") if s.head.key is None else None) if last else ON_SKIP
-        ln = l.norm("layer", "output.LayerNorm", d, cfg.layer_norm_eps, blocked=blocked)
-    read_head(s, cfg, d, ln)
-
-
-def read_head(s: Builder, cfg: Config, d: Axis, ln: str) -> None:
-    """Sequence labels read the pooler, tokens a transform of their own; token labels read the stream itself."""
+    d, ln = encoder(s, cfg)
     if s.head.vocabulary:
-        masked_lm(s, cfg, d, ln)
+        masked_lm(s, d, d, norm=ln, embedding=WORDS, decoder="cls.predictions.decoder", own_bias="cls.predictions.bias",
+                  activation=cfg.hidden_act, eps=cfg.layer_norm_eps,
+                  names=("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"))  # fmt: skip
     elif s.head.pooled:
-        assert s.head.key is not None
-        e = pooler(s, d, norm=ln, size=cfg.hidden_size, activation="tanh", optional=False)
-        s.root.linear(s.head.key, "e -> c", e=e.co)
-        s.output("logits")
+        labels(s, pooler(s, d, norm=ln, size=cfg.hidden_size, activation="tanh", optional=False))
     else:
-        s.readout(d, ln, "")
-        if s.head.key is None:
-            e = pooler(s, d, norm=ln, size=cfg.hidden_size, activation="tanh", optional=True)
-            s.output("pooler_output", e)
+        bare(s, cfg, d, ln)
 
 
-def masked_lm(s: Builder, cfg: Config, d: Axis, ln: str) -> None:
-    """dense, activation, LayerNorm, decoder.  A tied decoder makes the transform's space the residual stream itself."""
-    root, decoder = s.root, "cls.predictions.decoder"
-    embedding = s.prefix + "embeddings.word_embeddings.weight"
-    e = d if s.tied else s.space("mlm", cfg.hidden_size)
-    s.touch(e, elementwise(cfg.hidden_act))
-    root.linear("cls.predictions.transform.dense", "d -> e", norm=ln, d=d.co, e=e)
-    blocked = f"its reader {decoder}.weight is tied to {embedding}" if s.tied else None
-    ln = root.norm("layer", "cls.predictions.transform.LayerNorm", e, cfg.layer_norm_eps, blocked=blocked)
-    if s.tied:
-        s.touch(e, tied())
-        s.tie(f"{decoder}.weight", embedding)
-        root.leaf("cls.predictions.bias", "v")
-        s.mirror(f"{decoder}.bias", "cls.predictions.bias", tied=True)
+def _like_roberta(model_type: str, name: str) -> Callable[[Declaration], Declaration]:
+    decoder = Head("lm_head.decoder", bias=True, vocabulary=True)
+    return architecture(
+        model_type,
+        prefix="roberta.",
+        heads={
+            f"{name}Model": Head(),
+            f"{name}ForMaskedLM": decoder,
+            f"{name}ForCausalLM": decoder,
+            f"{name}ForSequenceClassification": Head("classifier.out_proj", bias=True, pooled=True),
+            f"{name}ForTokenClassification": Head("classifier", bias=True),
+        },
+        inputs=lambda cfg: Tokens(cfg.vocab_size, cfg.max_position_embeddings - cfg.pad_token_id - 1),
+        sizes=_sizes,
+        fields={**FIELDS, "eps": "layer_norm_eps"},
+        renames=OLD_NORMS,
+        untouched=(r"embeddings\.position_ids$",),
+    )
+
+
+@_like_roberta("roberta", "Roberta")
+@_like_roberta("xlm-roberta", "XLMRoberta")
+@_like_roberta("camembert", "Camembert")
+def roberta(s: Builder, cfg: Config) -> None:
+    s.constant("token of padding, behind which positions begin", cfg.pad_token_id)
+    d, ln = encoder(s, cfg)
+    if s.head.vocabulary:
+        masked_lm(s, d, d, norm=ln, embedding=WORDS, decoder="lm_head.decoder", own_bias="lm_head.bias",
+                  activation="gelu", eps=cfg.layer_norm_eps,
+                  names=("lm_head.dense", "lm_head.layer_norm"))  # fmt: skip
+    elif s.head.pooled:
+        labels(s, pooler(s.root, d, norm=ln, size=cfg.hidden_size, activation="tanh", optional=False,
+                         name="classifier.dense"))  # fmt: skip
     else:
-        root.linear(decoder, "e -> v", norm=ln, e=e.co)
-        s.mirror("cls.predictions.bias", f"{decoder}.bias", tied=False)
-    s.output("logits")
+        bare(s, cfg, d, ln)

@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from onebasin.archs.registry import FIELDS, Config, architecture
-from onebasin.archs.rotary import geometric, rope_constants, rope_parameters
+from onebasin.archs.rotary import geometric, rope_constants, rotary_width
 from onebasin.spec import Builder, Head, Tokens
 from onebasin.spec.ops import bilinear, elementwise, head_sum, rope
-
-
-def rotary_width(cfg: Config) -> int:
-    """How many coordinates of a head are rotated."""
-    return int(cfg.hidden_size // cfg.num_attention_heads * rope_parameters(cfg).get("partial_rotary_factor", 1.0))
 
 
 @architecture(

@@ -57,6 +57,16 @@ def architecture(
     return register
 
 
+def covers(cfg: Config, **settings: object) -> None:
+    """Refuse a configuration with another value of a setting that the table does not cover."""
+    for name, value in settings.items():
+        found = getattr(cfg, name, value)
+        if found != value:
+            what = f"The table for {cfg.model_type!r} does not cover {name} = {found!r}"
+            step = f"extend the table ({GUIDE}), or use a model without it"
+            raise UnknownArchitecture(what, expected=value, found=found, next_step=step)
+
+
 @cache
 def _load_all() -> None:
     package = importlib.import_module("onebasin.archs")

@@ -22,6 +22,12 @@ def rope_parameters(cfg: Config) -> dict[str, Any]:
     factor = {"partial_rotary_factor": cfg.partial_rotary_factor} if hasattr(cfg, "partial_rotary_factor") else {}
     scaling = getattr(cfg, "rope_scaling", None) or {}
     read = {"rope_type": "default", "rope_theta": cfg.rope_theta, **factor, **scaling}
+    check_read(written, read)
+    return read
+
+
+def check_read(written: dict[str, Any], read: dict[str, Any]) -> None:
+    """What transformers 4 reads is what the configuration says in the words of 5."""
     if any(read.get(key) != value for key, value in written.items()):
         raise BadCheckpoint(
             "transformers 4 does not read the rotary positions of config.json",
@@ -29,7 +35,12 @@ def rope_parameters(cfg: Config) -> dict[str, Any]:
             found=read,
             next_step="install transformers 5, which wrote this configuration",
         )
-    return read
+
+
+def rotary_width(cfg: Config) -> int:
+    """How many coordinates of a head are rotated."""
+    width = getattr(cfg, "head_dim", None) or cfg.hidden_size // cfg.num_attention_heads
+    return int(width * rope_parameters(cfg).get("partial_rotary_factor", 1.0))
 
 
 @cache
@@ -40,10 +51,20 @@ def before_5() -> bool:
 
 def rope_constants(cfg: Config) -> dict[str, Any]:
     """What two models must share to turn positions alike; some kinds of scaling look at the length of the context."""
-    length = {} if geometric(cfg) else {"max_position_embeddings": cfg.max_position_embeddings}
+    plain = all(geometric(cfg, kind) for kind in set(getattr(cfg, "layer_types", None) or [""]))
+    length = {} if plain else {"max_position_embeddings": cfg.max_position_embeddings}
     return {**rope_parameters(cfg), **length}
 
 
-def geometric(cfg: Config) -> bool:
-    """Whether every frequency follows from θ^(−2j/d) alone; the other kinds of scaling look at j or d themselves."""
-    return rope_parameters(cfg).get("rope_type", "default") in ("default", "linear", "llama3")
+def geometric(cfg: Config, kind: str = "") -> bool:
+    """Whether every frequency follows from θ^(−2j/d) alone; the other kinds of scaling look at j or d themselves.
+
+    `kind` of layer, where each has rotary positions of its own.
+    """
+    parameters = rope_parameters(cfg)
+    return is_geometric(parameters.get(kind, parameters))
+
+
+def is_geometric(parameters: dict[str, Any]) -> bool:
+    """The same for the settings of one kind of layer."""
+    return parameters.get("rope_type", "default") in ("default", "linear", "llama3")

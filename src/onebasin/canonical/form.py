@@ -47,7 +47,7 @@ def canonicalize(checkpoint: Checkpoint, *, untie: bool = True) -> Canonical:
     """
     if untie:
         checkpoint = rewrites.untie(checkpoint)
-    checkpoint, refused = rewrites.fold_gains(checkpoint, checkpoint.spec.norms)
+    checkpoint, refused = rewrites.fold_gains(rewrites.fold_scales(checkpoint), checkpoint.spec.norms)
     for rewrite in _steps(checkpoint.spec):
         try:
             checkpoint = rewrite(checkpoint)

@@ -11,10 +11,19 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from onebasin.canonical.rewrites import LARGEST_OFFSET, fold_gains, keeps_offset, shift, split_gain, through
+from onebasin.canonical.rewrites import (
+    LARGEST_OFFSET,
+    fold_gains,
+    keeps_offset,
+    keeps_value_bias,
+    scale_writer,
+    shift,
+    split_gain,
+    through,
+)
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import Incompatible, NotExpressible
-from onebasin.spec import Attention, Norm
+from onebasin.spec import Attention, Norm, Scale
 
 
 def in_gauge_of(reference: Checkpoint, canonical: Checkpoint) -> Checkpoint:
@@ -23,7 +32,7 @@ def in_gauge_of(reference: Checkpoint, canonical: Checkpoint) -> Checkpoint:
     For a folded norm with reference gain γ and offset β:  W ← W/γ, b ← b − (W/γ)β, and the norm takes γ, β.  A norm
     that kept its offset o takes γ and γ ⊙ o; one that was given a gain s of its own takes γ ⊙ s.  Where the value bias
     was folded, b_V becomes the reference's effective one and b_O ← b_O − W_O v.  Gains that could not be folded stay
-    the model's own.
+    the model's own.  A scale λ behind a linear map is the reference's again, and the map is divided by it.
     """
     _check_same_table(reference, canonical)
     folded = [
@@ -37,6 +46,8 @@ def in_gauge_of(reference: Checkpoint, canonical: Checkpoint) -> Checkpoint:
         result = _restore_value_bias(plain, result, attention)
     for norm in folded:
         result = _restore_gain(reference, result, norm)
+    for scale in reference.spec.scales.values():
+        result = _restore_scale(reference, result, scale)
     return result.derive({}, spec=reference.spec)
 
 
@@ -61,7 +72,7 @@ def _check_same_table(reference: Checkpoint, canonical: Checkpoint) -> None:
 
 def _restore_value_bias(plain: Checkpoint, model: Checkpoint, attention: Attention) -> Checkpoint:
     v, o = model.spec.linears[attention.value], model.spec.linears[attention.output]
-    if v.bias is None or o.bias is None:
+    if v.bias is None or o.bias is None or keeps_value_bias(model.spec, v, o):
         return model
     bias, effective = v.bias, plain[v.bias]
     return model.derive(
@@ -73,7 +84,7 @@ def _restore_value_bias(plain: Checkpoint, model: Checkpoint, attention: Attenti
 
 
 def _restore_gain(reference: Checkpoint, model: Checkpoint, norm: Norm) -> Checkpoint:
-    gain = reference[norm.gain]
+    gain = reference[str(norm.gain)]
     offset = None if norm.bias is None else reference[norm.bias]
     _check_divisible(norm, gain, offset)
     result = split_gain(model, norm.name, gain)
@@ -84,7 +95,15 @@ def _restore_gain(reference: Checkpoint, model: Checkpoint, norm: Norm) -> Check
     return result.derive({norm.bias: lambda: offset, **shifted})
 
 
-def _check_divisible(norm: Norm, gain: Tensor, offset: Tensor | None) -> None:
+def _restore_scale(reference: Checkpoint, model: Checkpoint, scale: Scale) -> Checkpoint:
+    if scale.unit:
+        return model
+    factor = reference[scale.gain]
+    _check_divisible(scale, factor, None)
+    return model.derive({**scale_writer(model, scale, 1 / factor), scale.gain: lambda: factor})
+
+
+def _check_divisible(norm: Norm | Scale, gain: Tensor, offset: Tensor | None) -> None:
     size = 1 if offset is None else offset.abs().clamp_min(1)
     growth = (size / gain.abs()).nan_to_num(nan=torch.inf)
     worst = int(growth.argmax())

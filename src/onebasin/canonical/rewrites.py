@@ -18,9 +18,10 @@ from onebasin.canonical.structure import untied_spec
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.model import Recipe
 from onebasin.errors import NotExpressible
-from onebasin.families import INVERTIBLE, Rep
+from onebasin.families import Rep
 from onebasin.maps.indexed import along
-from onebasin.spec import Leaf, Linear, Norm
+from onebasin.spec import Leaf, Linear, ModelSpec, Norm, Scale
+from onebasin.spec.ops import bilinear
 
 LARGEST_OFFSET = 1e4  # larger ratios of offset to gain would cancel digits when the result is run in float32
 
@@ -64,6 +65,8 @@ def _folded(checkpoint: Checkpoint, name: str) -> dict[str, Recipe]:
     if norm.blocked:
         _check_constant_gain(checkpoint, norm)
         return {}
+    if norm.gain is None:
+        return {}
     gain = checkpoint[norm.gain]
     offset = None if norm.bias is None else checkpoint[norm.bias]
     keep = keeps_offset(checkpoint, norm)
@@ -72,10 +75,29 @@ def _folded(checkpoint: Checkpoint, name: str) -> dict[str, Recipe]:
         rest = _offset_over_gain(norm, offset, gain) if keep else torch.zeros_like(offset)
         changed[norm.bias] = lambda: rest
     for reader in checkpoint.spec.readers(name):
-        changed[reader.weight] = partial(_scale, checkpoint, reader, norm, gain)
+        changed[reader.weight] = partial(_scale, checkpoint, reader.weight, norm.space, Rep.COV, gain)
         if offset is not None and reader.bias is not None and not keep:
             changed[reader.bias] = partial(shift, checkpoint, reader, norm, offset)
     return changed
+
+
+def fold_scales(checkpoint: Checkpoint) -> Checkpoint:
+    """W ← diag(λ) W, b ← λ ⊙ b, λ ← 1: a scale behind a linear map is part of it."""
+    scales = [scale for scale in checkpoint.spec.scales.values() if not scale.unit]
+    if not scales:
+        return checkpoint
+    changed: dict[str, Recipe] = {}
+    for scale in scales:
+        changed |= scale_writer(checkpoint, scale, checkpoint[scale.gain])
+        changed[scale.gain] = partial(torch.ones_like, checkpoint[scale.gain])
+    return checkpoint.derive(changed, spec=checkpoint.spec.with_unit_gains(scale.name for scale in scales))
+
+
+def scale_writer(checkpoint: Checkpoint, scale: Scale, factor: Tensor) -> dict[str, Recipe]:
+    """diag(factor) W and factor ⊙ b of the map that `scale` follows."""
+    writer = checkpoint.spec.linears[scale.writer]
+    leaves = [leaf for leaf in (writer.weight, writer.bias) if leaf is not None]
+    return {leaf: partial(_scale, checkpoint, leaf, scale.space, Rep.VEC, factor) for leaf in leaves}
 
 
 def split_gain(checkpoint: Checkpoint, name: str, factor: Tensor) -> Checkpoint:
@@ -84,13 +106,13 @@ def split_gain(checkpoint: Checkpoint, name: str, factor: Tensor) -> Checkpoint:
     own = [leaf for leaf in (norm.gain, norm.bias) if leaf is not None]
     changed: dict[str, Recipe] = {leaf: partial(_times, checkpoint, leaf, factor) for leaf in own}
     for reader in checkpoint.spec.readers(name):
-        changed[reader.weight] = partial(_scale, checkpoint, reader, norm, 1 / factor)
+        changed[reader.weight] = partial(_scale, checkpoint, reader.weight, norm.space, Rep.COV, 1 / factor)
     return checkpoint.derive(changed)
 
 
 def _check_constant_gain(checkpoint: Checkpoint, norm: Norm) -> None:
     """A gain that cannot move but is the same for every coordinate labels nothing, so it may stay."""
-    gain = checkpoint[norm.gain]
+    gain = checkpoint[str(norm.gain)]
     if bool((gain == gain[0]).all()) and bool(gain[0] != 0):
         return
     raise NotExpressible(
@@ -107,19 +129,19 @@ def _times(checkpoint: Checkpoint, leaf: str, factor: Tensor) -> Tensor:
     return factor.to(tensor.device) * tensor
 
 
-def _scale(checkpoint: Checkpoint, reader: Linear, norm: Norm, gain: Tensor) -> Tensor:
-    """W diag(gain) of a reader of `norm`."""
-    weight = checkpoint[reader.weight]
-    dim = checkpoint.spec.leaves[reader.weight].place(norm.space, Rep.COV)
-    return weight * along(gain.to(weight.device), weight.ndim, dim, None)
+def _scale(checkpoint: Checkpoint, leaf: str, space: str, rep: Rep, gain: Tensor) -> Tensor:
+    """A leaf times `gain` along its axis in `space`: W diag(gain) of a reader, diag(gain) W of a writer."""
+    tensor = checkpoint[leaf]
+    dim = checkpoint.spec.leaves[leaf].place(space, rep)
+    return tensor * along(gain.to(tensor.device), tensor.ndim, dim, None)
 
 
 def shift(checkpoint: Checkpoint, reader: Linear, norm: Norm, offset: Tensor) -> Tensor:
     """b + W offset of a reader of `norm`."""
-    dim = checkpoint.spec.leaves[reader.weight].place(norm.space, Rep.COV)
-    weight = checkpoint[reader.weight]
-    read: Tensor = torch.tensordot(weight, offset.to(weight.device), ([dim], [0]))
-    return checkpoint[str(reader.bias)] + read
+    leaf, weight = checkpoint.spec.leaves[reader.weight], checkpoint[reader.weight]
+    dim, bias = leaf.place(norm.space, Rep.COV), checkpoint.spec.leaves[str(reader.bias)]
+    pattern = f"{' '.join(leaf.letters)}, {leaf.letters[dim]} -> {' '.join(bias.letters)}"
+    return checkpoint[bias.name] + einsum(weight, offset.to(weight.device), pattern)
 
 
 def _offset_over_gain(norm: Norm, offset: Tensor, gain: Tensor) -> Tensor:
@@ -144,7 +166,7 @@ def drop_key_bias(checkpoint: Checkpoint, key: str) -> Checkpoint:
     if linear.bias is None:
         return checkpoint
     inner = [axis.space for _, axis in checkpoint.spec.leaves[linear.bias].spaces() if axis.rep is Rep.COV]
-    seen = [op for space in inner for op in checkpoint.spec.ops(space) if op.admits != INVERTIBLE]
+    seen = [op for space in inner for op in checkpoint.spec.ops(space) if op != bilinear()]
     if seen:
         raise NotExpressible(
             "The key bias is not free",
@@ -157,22 +179,32 @@ def drop_key_bias(checkpoint: Checkpoint, key: str) -> Checkpoint:
     return checkpoint.derive({linear.bias: lambda: zeros})
 
 
+def keeps_value_bias(spec: ModelSpec, value: Linear, output: Linear) -> str:
+    """Why the bias of `value` stays where it is, if it has one: there is no other, or it would not arrive as it is."""
+    if output.bias is None:
+        return "no output bias"
+    inside = [axis.space for _, axis in spec.leaves[value.weight].spaces() if spec.fibres(axis.space)]
+    return ", ".join(op.name for space in inside for op in spec.ops(space))
+
+
 def fold_value_bias(checkpoint: Checkpoint, value: str, output: str) -> Checkpoint:
     """b_O ← b_O + W_O b_V, b_V ← 0: attention weights sum to one, so the value bias arrives unchanged."""
     v, o = checkpoint.spec.linears[value], checkpoint.spec.linears[output]
     if v.bias is None:
         return checkpoint
-    if o.bias is None:
+    obstacle = keeps_value_bias(checkpoint.spec, v, o)
+    if obstacle:
         raise NotExpressible(
-            "The value bias has no output bias to move into",
+            "The value bias cannot move into an output bias",
             tensor=v.bias,
+            found=obstacle,
             next_step="nothing to do: the bias moves with its space",
         )
     zeros = torch.zeros(checkpoint.spec.leaves[v.bias].shape, dtype=torch.float64)
     return checkpoint.derive(
         {
             v.bias: lambda: zeros,
-            o.bias: lambda: checkpoint[str(o.bias)] + through(checkpoint, o, str(v.bias), checkpoint[str(v.bias)]),
+            str(o.bias): lambda: checkpoint[str(o.bias)] + through(checkpoint, o, str(v.bias), checkpoint[str(v.bias)]),
         }
     )
 
@@ -203,6 +235,7 @@ def centre(checkpoint: Checkpoint, space: str) -> Checkpoint:
     spec = checkpoint.spec
     norms = [norm for norm in spec.norms.values() if norm.space == space]
     others = [op.name for op in spec.ops(space) if op not in {norm.op for norm in norms}]
+    others += [x.name for x in spec.readers(None) if spec.leaves[x.weight].dim(space, Rep.COV) is not None]
     if not norms or others or any(norm.kind != "layer" for norm in norms):
         raise NotExpressible(
             "Something other than LayerNorm reads the space and sees its mean",

@@ -19,4 +19,4 @@ def untied_spec(checkpoint: Checkpoint) -> ModelSpec:
 def canonical_spec(checkpoint: Checkpoint) -> ModelSpec:
     """The table that untying and folding reach on generic weights: the largest symmetries of a stock checkpoint."""
     spec = untied_spec(checkpoint)
-    return spec.with_unit_gains(norm.name for norm in spec.norms.values() if not norm.blocked)
+    return spec.with_unit_gains([*spec.scales, *(norm.name for norm in spec.norms.values() if not norm.blocked)])

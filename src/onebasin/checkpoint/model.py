@@ -102,17 +102,15 @@ class Checkpoint(Shared):
     def tensor(self, key: str) -> Tensor:
         """The stored tensor `key`, or a piece of one, put together from its leaves in float64."""
         import torch
-        from einops import rearrange
+
+        from onebasin.checkpoint.views import write_leaf
 
         if key in self.spec.pieces:
             piece = self.spec.pieces[key]
             return cut(self.tensor(piece.key), piece)
-        parts = self.spec.parts[key]
-        view = parts[0].view
-        whole = torch.empty(view.shape, dtype=torch.float64, device=self.store.device)
-        window = rearrange(whole, view.pattern, **dict(view.sizes))  # splits and reorders axes: shares memory
-        for leaf in parts:
-            window[leaf.index] = self[leaf.name]
+        whole = torch.empty(self.spec.keys[key], dtype=torch.float64, device=self.store.device)
+        for leaf in self.spec.parts[key]:
+            write_leaf(whole, leaf, self[leaf.name])
         return whole
 
     def written_as(self, key: str, dtype: str | None = None) -> str:
@@ -187,11 +185,9 @@ def _reader(spec: ModelSpec, store: Store, names: Mapping[str, str], leaf: Leaf)
 
 
 def _read(store: Store, name: str, leaf: Leaf) -> Tensor:
-    import torch
-    from einops import rearrange
+    from onebasin.checkpoint.views import read_leaf
 
-    whole = rearrange(store.read(name), leaf.view.pattern, **dict(leaf.view.sizes))
-    return whole[leaf.index].to(torch.float64)
+    return read_leaf(store.read(name), leaf)
 
 
 def transformers_config(config: Mapping[str, Any]) -> Any:
@@ -235,10 +231,16 @@ def check_runs(architecture: str, config: Mapping[str, Any]) -> None:
     full = transformers_config(config)
     try:
         with torch.device("meta"):
-            getattr(transformers, architecture)._from_config(full, attn_implementation="sdpa")
+            kind = getattr(transformers, architecture)
+            kind._from_config(full, attn_implementation=attention_of(kind))
     except Exception as error:  # an activation or a rate of dropout that does not exist, and whatever else it holds
         what, found = f"transformers cannot make a {architecture} of config.json", f"{type(error).__name__}: {error}"
         raise BadCheckpoint(what, found=found, next_step=_CORRECT) from error
+
+
+def attention_of(kind: Any) -> str:
+    """How a class of transformers computes attention: by sdpa, or, if it has only that, by code of its own."""
+    return "sdpa" if kind._supports_sdpa else "eager"
 
 
 def check_headers(spec: ModelSpec, headers: Mapping[str, Header], folder: Path) -> None:

@@ -24,7 +24,7 @@ def gather(store: Store, pieces: Mapping[str, Piece], leaf: Leaf) -> Tensor:
             taken, place = found
             tensor = rearrange(store.read(name), f"{piece.stored} -> {' '.join(piece.order)}", **piece.sizes)
             whole[place] = tensor[taken].to(torch.float64)
-    return whole
+    return whole + leaf.plus
 
 
 def cut(whole: Tensor, piece: Piece) -> Tensor:

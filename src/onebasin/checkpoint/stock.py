@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from onebasin.checkpoint import Checkpoint, transformers_config
-from onebasin.checkpoint.doubles import forward_in_float64
+from onebasin.checkpoint.model import attention_of
 from onebasin.spec import Images, ModelSpec, Tokens
 
 EXPERTS = "eager"  # the quicker ways to run a mixture know no float64 and not all sizes
@@ -19,8 +20,8 @@ EXPERTS = "eager"  # the quicker ways to run a mixture know no float64 and not a
 def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> nn.Module:
     """The transformers model of the checkpoint's own class, with the weights rounded to `dtype`.
 
-    In float64 the whole forward pass is float64: attention through sdpa, and RMSNorm without its cast to float32,
-    which would leave 1e-6 on an exact symmetry.
+    In float64 the whole forward pass is float64: steps that models take in float32, such as RMSNorm or the softmax,
+    would leave 1e-6 on an exact symmetry.
     """
     model = build(checkpoint, dtype)
     load_weights(model, checkpoint)
@@ -37,12 +38,13 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
     config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False  # outputs by name
     config.initializer_range = 0.02  # of weights that are all replaced
     config._experts_implementation = EXPERTS
-    model = getattr(transformers, spec.architecture)._from_config(config, attn_implementation="sdpa")
+    kind = getattr(transformers, spec.architecture)
+    model = kind._from_config(config, attn_implementation=attention_of(kind))
     _take_out_absent(model, spec)
     if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
         model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row
     if dtype == torch.float64:
-        norms_in_float64(model)
+        all_in_float64(model)
     ready: nn.Module = model.eval()
     return ready
 
@@ -76,21 +78,30 @@ def modules_of(model: nn.Module, spec: ModelSpec) -> dict[str, nn.Module]:
     return {source_key(spec, name): model.get_submodule(name.rpartition(".")[0]) for name in names}
 
 
-def norms_in_float64(model: Any) -> None:
-    """Let every RMSNorm, and all else, compute in the dtype it is given, instead of float32."""
+def all_in_float64(model: Any) -> None:
+    """Let the model compute all of its forward pass in float64, where it is given that, instead of parts in float32."""
     recomputed = (x for x in model.modules() if hasattr(x, "gradient_checkpointing"))  # outside of the model's forward
-    for module in (model, *recomputed):
-        module.forward = partial(forward_in_float64, module)
+    for module in {model, *recomputed}:
+        module.forward = partial(_in_float64, module)
     model.config._experts_implementation = EXPERTS
-    for module in model.modules():
-        if type(module).__name__.endswith("RMSNorm"):
-            module.forward = partial(_rms_norm, module)
 
 
-def _rms_norm(module: Any, hidden_states: Tensor) -> Tensor:
-    variance = hidden_states.pow(2).mean(-1, keepdim=True)
-    normalised: Tensor = module.weight * hidden_states * torch.rsqrt(variance + module.variance_epsilon)
-    return normalised
+def _in_float64(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    with _KeepFloat64():
+        return type(module).forward(module, *args, **kwargs)
+
+
+class _KeepFloat64(TorchFunctionMode):
+    """Casts from float64 to float32, alone or inside another function, do nothing."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if args and isinstance(args[0], Tensor) and args[0].dtype == torch.float64:
+            if func is Tensor.float:
+                return args[0]
+            args = tuple(torch.float64 if x is torch.float32 else x for x in args)
+            kwargs = {name: torch.float64 if x is torch.float32 else x for name, x in kwargs.items()}
+        return func(*args, **kwargs)
 
 
 def probe_inputs(spec: ModelSpec, *, batch: int = 4, length: int = 16, seed: int = 0) -> dict[str, Tensor]:

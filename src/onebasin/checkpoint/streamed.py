@@ -45,7 +45,12 @@ def _fetch(
         if parameter is not None:
             key = source_key(checkpoint.spec, f"{name}.{own}".lstrip("."))
             tensor = checkpoint.tensor(key)
-            module._parameters[own] = _frozen((tensor if stored is None else tensor.to(stored(key))).to(dtype))
+            module._parameters[own] = _frozen((tensor if stored is None else _rounded(tensor, stored(key))).to(dtype))
+
+
+def _rounded(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """In another dtype, also inside a forward pass that keeps to float64, where casts do nothing."""
+    return torch.empty(tensor.shape, dtype=dtype, device=tensor.device).copy_(tensor)
 
 
 def _drop(module: nn.Module, given: Any, result: Any) -> None:

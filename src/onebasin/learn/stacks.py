@@ -180,7 +180,7 @@ class Gains:
 def free_gains(spec: ModelSpec) -> list[Gains]:
     found = defaultdict(list)
     for name, norm in spec.norms.items():
-        if norm.unit and not norm.blocked:
+        if norm.unit and norm.gain and not norm.blocked:
             found[role(name), spec.spaces[norm.space].size].append(name)
     return [Gains(f"{kind} ({size})", tuple(names), size) for (kind, size), names in found.items()]
 

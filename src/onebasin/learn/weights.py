@@ -90,11 +90,12 @@ class Part:
     """One leaf of a stored tensor, the same in every layer: where it lies in the view, and what acts on it."""
 
     leaves: tuple[str, ...]
-    index: tuple[int | slice, ...]
+    index: tuple[int | slice | list[int], ...]
     actions: tuple[tuple[Action, tuple[str, ...]], ...]
     writes: bool  # to a stream that is scaled
     gained: Gained | None  # by the gains of `norms`, one in every layer
     norms: tuple[str, ...]
+    plus: float  # what the model adds to the stored numbers
 
     @property
     def moves(self) -> bool:
@@ -102,29 +103,47 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Stored tensors of one role, `keys[i]` in layer i; their parts lie in a view `sizes`, `order` brings it back."""
+class Block:
+    """Rows of a stored tensor that one view shows: `parts` lie in a view of `sizes`, and `order` brings it back."""
 
-    keys: tuple[str, ...]
     parts: tuple[Part, ...]
     sizes: tuple[int, ...]
     order: tuple[int, ...]
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, keys: list[str], view: View, parts: Iterable[Part]) -> Group:
+    def of(cls, view: View, parts: Iterable[Part]) -> Block:
         order = tuple(view.order.index(x) for x in letters(view.stored))
-        return cls(tuple(keys), tuple(parts), tuple(size for _, size in view.sizes), order, view.shape)
+        return cls(tuple(parts), tuple(size for _, size in view.sizes), order, view.shape)
 
-    def stored(self, parts: list[Tensor]) -> Tensor:
-        """The stored tensors (L, ...), from the parts (L, ...) of their view."""
+    def stored(self, tensors: list[Tensor]) -> Tensor:
+        """The stored rows (L, ...), from the parts (L, ...) of their view."""
+        parts = [x - part.plus if part.plus else x for part, x in zip(self.parts, tensors, strict=True)]
         whole = parts[0]
-        if len(parts) > 1:
-            whole = whole.new_empty([len(self.keys), *self.sizes])
+        if len(parts) > 1 or not all(isinstance(place, slice) for place in self.parts[0].index):
+            whole = whole.new_empty([len(whole), *self.sizes])
             for part, tensor in zip(self.parts, parts, strict=True):
                 whole[(slice(None), *part.index)] = tensor
         back = [0, *[1 + dim for dim in self.order]]
-        return whole.permute(back).reshape([len(self.keys), *self.shape])
+        return whole.permute(back).reshape([len(whole), *self.shape])
+
+
+@dataclass(frozen=True)
+class Group:
+    """Stored tensors of one role, `keys[i]` in layer i, in blocks of rows."""
+
+    keys: tuple[str, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(part for block in self.blocks for part in block.parts)
+
+    def stored(self, parts: list[Tensor]) -> Tensor:
+        """The stored tensors (L, ...), from the parts (L, ...) of their views."""
+        left = iter(parts)
+        rows = [block.stored([next(left) for _ in block.parts]) for block in self.blocks]
+        return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
 
 
 def groups(
@@ -140,15 +159,15 @@ def groups(
             (leaf.index, _actions(spec, leaf, by_space), leaf.name in written, touched.get(leaf.name, UNTOUCHED)[0])
             for leaf in parts
         )
-        alike[role(key), parts[0].view, str(signature)].append(parts)
-    return [
-        Group.of(
-            [parts[0].key for parts in rows],
-            view,
-            [_part(spec, column, by_space, written, touched) for column in zip(*rows, strict=True)],
-        )
-        for (_, view, _), rows in alike.items()
-    ]
+        views = tuple(leaf.view for leaf in parts)
+        alike[role(key), views, str(signature)].append(parts)
+    found = []
+    for (_, views, _), rows in alike.items():
+        columns = [_part(spec, column, by_space, written, touched) for column in zip(*rows, strict=True)]
+        shown = sorted(set(views), key=lambda view: view.start)
+        blocks = [Block.of(view, [x for x, own in zip(columns, views, strict=True) if own == view]) for view in shown]
+        found.append(Group(tuple(leaves[0].key for leaves in rows), tuple(blocks)))
+    return found
 
 
 def _actions(spec: ModelSpec, leaf: Leaf, by_space: Mapping[str, Stack]) -> list[Action]:
@@ -179,7 +198,7 @@ def _part(
     names = tuple(x.name for x in leaves)
     gained, _ = touched.get(names[0], UNTOUCHED)
     norms = tuple(touched.get(name, UNTOUCHED)[1] for name in names)
-    return Part(names, leaves[0].index, tuple(actions), names[0] in written, gained, norms)
+    return Part(names, leaves[0].index, tuple(actions), names[0] in written, gained, norms, leaves[0].plus)
 
 
 class Weights(nn.Module):
@@ -216,7 +235,7 @@ class Weights(nn.Module):
     def by_rows(self, i: int) -> bool:
         """Whether group i is one table whose rows move one by one: rows can be taken first and moved after."""
         (part, *others), keys = self.groups[i].parts, self.groups[i].keys
-        single = not others and len(keys) == 1 and len(self.groups[i].sizes) == 2
+        single = not others and len(keys) == 1 and len(self.groups[i].blocks[0].sizes) == 2
         return single and all(action.dim == 2 and action.stack.fibres is None for action, _ in part.actions)
 
     def rows(self, i: int, index: Tensor, moves: Moves) -> Tensor:

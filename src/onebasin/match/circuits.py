@@ -19,6 +19,7 @@ from onebasin import families as fam
 from onebasin.families import Rep
 from onebasin.match.pair import Maps, Pair
 from onebasin.spec import Leaf, ModelSpec
+from onebasin.spec.ops import head_sum
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def cross(x: Tensor, y: Tensor, rotary: bool) -> Tensor:
 def group_space(spec: ModelSpec, heads: str) -> str | None:
     """The space of query heads inside each key/value head, if heads are grouped."""
     inside = (name for name, space in spec.spaces.items() if space.base == heads)
-    return next((name for name in inside if spec.family(name) == fam.PERMUTATION), None)
+    return next((name for name in inside if head_sum() in spec.ops(name)), None)
 
 
 def inner_spaces(spec: ModelSpec, heads: str | None = None) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from onebasin.families import TRIVIAL
 from onebasin.linalg import assign
 from onebasin.maps import Map, Permutation
 from onebasin.match.circuits import Circuits, circuits_of, group_space, inner_spaces
@@ -31,7 +32,9 @@ def head_costs(pair: Pair, maps: Maps, heads: str, metric: Metric) -> Tensor:
 
 
 def match_heads(pair: Pair, maps: Maps, heads: str, metric: Metric) -> dict[str, Map]:
-    """The assignment of heads, and of queries inside heads, that brings the circuits closest."""
+    """The assignment of heads, and of queries inside heads, that brings the circuits closest; labelled ones stay."""
+    if pair.spec.family(heads) == TRIVIAL:
+        return {}
     cost = head_costs(pair, maps, heads, metric)
     between = cost.permute(0, 2, 1, 3)  # (h, h, g, g): within each pair of heads, queries against queries
     order = assign(-between)

@@ -26,9 +26,10 @@ from onebasin.errors import Incompatible, NotExpressible
 from onebasin.paths.factor import FactorPath
 from onebasin.paths.points import Point
 from onebasin.spec import Attention, ModelSpec
-from onebasin.spec.ops import qk_norm
+from onebasin.spec.ops import bilinear, head_sum, rope
 
 IMPLEMENTATION = "onebasin_circuit"
+PLAIN = bilinear(), head_sum(), rope(), rope(False)  # what leaves a head two products of matrices
 
 
 class CircuitPath(FactorPath):
@@ -167,12 +168,16 @@ def check_circuits(a: ModelSpec, b: ModelSpec) -> None:
                 found=b.family(space),
                 next_step="use the factor path",
             )
-    linears = [a.linears[name] for attention in a.attentions for name in (*attention.queries, *attention.keys)]
-    for space in (axis.space for linear in linears for _, axis in a.leaves[linear.weight].spaces()):
-        if qk_norm() in a.ops(space):
+    linears = [
+        a.linears[x] for attention in a.attentions for x in (*attention.queries, *attention.keys, attention.value)
+    ]
+    spaces = (axis.space for linear in linears for _, axis in a.leaves[linear.weight].spaces())
+    for space in (name for name in spaces if name not in a.streams):
+        bends = [op.name for op in a.ops(space) if op not in PLAIN]
+        if bends:
             raise NotExpressible(
-                "A model that normalises queries and keys has no circuits: they are not linear in what it reads",
+                "A model that normalises or cuts queries, keys or scores has no circuits: they are not linear",
                 space=space,
-                found=qk_norm().name,
+                found=", ".join(bends),
                 next_step="use the factor path",
             )

@@ -18,7 +18,7 @@ from itertools import product
 
 from onebasin.errors import LayoutMismatch
 from onebasin.spec.leaves import Axis, Leaf, Space, letters, make_leaf
-from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Tokens
+from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Scale, Tokens
 from onebasin.spec.ops import Op, tied
 from onebasin.spec.pieces import Piece
 
@@ -45,6 +45,7 @@ class Builder:
         self._leaves: dict[str, Leaf] = {}
         self._linears: dict[str, Linear] = {}
         self._norms: dict[str, Norm] = {}
+        self._scales: dict[str, Scale] = {}
         self._attentions: list[Attention] = []
         self._mirrors: list[Mirror] = []
         self._pieces: dict[str, Piece] = {}
@@ -61,47 +62,55 @@ class Builder:
         """The same table without the base model's prefix: where heads live."""
         return self.at("")
 
-    def layers(self, template: str, count: int) -> Iterator[Builder]:
+    def layers(self, template: str, count: int, first: int = 0) -> Iterator[Builder]:
+        """One table for each of the layers that `template` names; the first of them is layer `first` of the model."""
         for i in range(count):
-            yield self.at(self._key + template.format(i) + ".", f"layers.{i}.")
+            yield self.at(self._key + template.format(i) + ".", f"{self._name}layers.{first + i}.")
 
     def space(self, name: str, size: int, *ops: Op, base: Axis | None = None) -> Axis:
         full = self._name + name
         self._spaces[full] = Space(full, size, base.space if base else None, ops)
         return Axis(full)
 
+    def size(self, axis: Axis) -> int:
+        return self._spaces[axis.space].size
+
     def touch(self, axis: Axis, op: Op) -> None:
         space = self._spaces[axis.space]
         self._spaces[axis.space] = replace(space, ops=(*space.ops, op))
 
-    def leaf(self, key: str, stored: str, **where: Axis | int) -> str:
-        """Claim the whole of one stored tensor."""
-        return self._claim(key, stored, stored, "", where)
+    def leaf(self, key: str, stored: str, *, plus: float = 0.0, times: float = 1.0, **where: Axis | int) -> str:
+        """Claim the whole of one stored tensor; the model computes with `times` · (what is stored + `plus`)."""
+        name = self._claim(key, stored, stored, "", where)
+        self._leaves[name] = replace(self._leaves[name], plus=plus, times=times)
+        return name
 
-    def _claim(self, key: str, stored: str, order: str, part: str, where: Mapping[str, Axis | int]) -> str:
+    def _claim(
+        self, key: str, stored: str, order: str, part: str, where: Mapping[str, Axis | int], start: int = 0
+    ) -> str:
         key = self._key + key
         name = f"{key}:{part}" if part else key
         if name in self._leaves:
             raise ValueError(f"{name} is declared twice: give each part of a fused tensor its own `part`")
-        self._leaves[name] = make_leaf(name, key, stored, letters(order), where, self._sizes, self._spaces)
+        self._leaves[name] = make_leaf(name, key, stored, letters(order), where, self._sizes, self._spaces, start)
         return name
 
     def linear(
         self, key: str, maps: str, *, norm: str | None = None, bias: bool = True, part: str = "",
-        conv1d: bool = False, optional: bool = False, bare: bool = False, softmax: str | None = None,
+        conv1d: bool = False, optional: bool = False, start: int = 0, bare: bool = False, softmax: str | None = None,
         **where: Axis | int,
     ) -> str:  # fmt: skip
-        """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D; under `key` itself if `bare`.
+        """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D; of a fused tensor from row `start` on.
 
-        `softmax` names the letter of the output that a softmax runs over.
+        The weight is stored under `key` itself if `bare`.  A `softmax` runs over that letter of the output.
         """
         reads, writes = maps.split(" -> ")
         stored = f"{reads} {writes}" if conv1d else f"{writes} {reads}"
-        weight = self._claim(key if bare else f"{key}.weight", stored, f"{writes} {reads}", part, where)
+        weight = self._claim(key if bare else f"{key}.weight", stored, f"{writes} {reads}", part, where, start)
         offset = None
         if bias:
             outer = {x: place for x, place in where.items() if x in letters(writes)}
-            offset = self._claim(f"{key}.bias", writes, writes, part, outer)
+            offset = self._claim(f"{key}.bias", writes, writes, part, outer, start)
         name = weight.replace(".weight", "", 1)
         self._linears[name] = Linear(name, weight, offset, reads, writes, norm, optional, softmax)
         return name
@@ -114,22 +123,39 @@ class Builder:
             name = self._key + template.format(**{x: names[x][i] for x, i in picks})
             self._pieces[name] = Piece(self._key + key, view, picks)
 
-    def norm(self, kind: str, key: str, axis: Axis, eps: float, *, blocked: str | None = None) -> str:
-        """A norm with gain γ, and for "layer" also an offset β, over the whole of `axis`."""
+    def norm(
+        self, kind: str, key: str, axis: Axis, eps: float, *, blocked: str | None = None, gain: bool = True,
+        bias: bool | None = None, plus: float = 0.0,
+    ) -> str:  # fmt: skip
+        """A norm with gain γ, and for "layer" also an offset β, over the whole of `axis`; γ is stored less `plus`.
+
+        A norm without gain has nothing that could be moved or blocked.
+        """
         if not 0 <= eps < math.inf:
             what, name = "A norm has no valid eps", self._key + key
             step = "correct it in config.json: take that from the run that wrote these weights"
             raise LayoutMismatch(what, tensor=name, expected="0 or more", found=eps, next_step=step)
-        gain = self.leaf(f"{key}.weight", "d", d=axis.perm)
-        bias = self.leaf(f"{key}.bias", "d", d=axis) if kind == "layer" else None
         name = self._key + key
-        self._norms[name] = Norm(name, kind, axis.space, eps, gain, bias, blocked)
+        if not gain:
+            self._norms[name] = Norm(name, kind, axis.space, eps, None, None, unit=True)
+            return name
+        weight = self.leaf(f"{key}.weight", "d", plus=plus, d=axis.perm)
+        has_bias = kind == "layer" if bias is None else bias
+        offset = self.leaf(f"{key}.bias", "d", d=axis) if has_bias else None
+        self._norms[name] = Norm(name, kind, axis.space, eps, weight, offset, blocked)
         return name
 
+    def scale(self, key: str, axis: Axis, writer: str) -> None:
+        """One number for each coordinate of `axis`, by which what the linear map `writer` writes there is multiplied."""
+        gain = self.leaf(key, "d", d=axis.perm)
+        self._scales[gain] = Scale(gain, axis.space, gain, writer)
+
     def attention(
-        self, name: str, *, queries: list[str], keys: list[str], value: str, output: str, scaled: bool = True
-    ) -> None:
-        self._attentions.append(Attention(self._name + name, tuple(queries), tuple(keys), value, output, scaled))
+        self, name: str, *, queries: list[str], keys: list[str], value: str, output: str, scaled: bool = True,
+        gains: Axis | None = None,
+    ) -> None:  # fmt: skip
+        space = gains.space if gains else None
+        self._attentions.append(Attention(self._name + name, tuple(queries), tuple(keys), value, output, scaled, space))
 
     def mirror(self, key: str, of: str, *, tied: bool) -> None:
         self._mirrors.append(Mirror(key, of, tied))
@@ -152,7 +178,7 @@ class Builder:
             return f"its reader {self.head.key}.weight is tied to {self._key}{embedding}"
         return None
 
-    def readout(self, d: Axis, norm: str, embedding: str) -> None:
+    def readout(self, d: Axis, norm: str | None, embedding: str) -> None:
         """End of the stream: the bare hidden state, a tied head, or a linear map to labels or tokens."""
         if self.head.key is None:
             self.output("last_hidden_state", d)
@@ -173,5 +199,5 @@ class Builder:
         return ModelSpec(
             model_type, architecture, self._spaces, self._leaves, self._linears, self._norms,
             tuple(self._attentions), tuple(self._mirrors), self._inputs, self._outputs, self._constants,
-            self.prefix, renames, untouched, self._pieces,
+            self.prefix, renames, untouched, self._scales, self._pieces,
         )  # fmt: skip

@@ -46,6 +46,20 @@ def check_readers(spec: ModelSpec) -> None:
             )
 
 
+def check_scales(spec: ModelSpec) -> None:
+    """What a scale follows writes the space that the scale lies in."""
+    for scale in spec.scales.values():
+        writer = spec.linears[scale.writer]
+        if any(spec.leaves[leaf].dim(scale.space, Rep.VEC) is None for leaf in (writer.weight, writer.bias) if leaf):
+            raise LayoutMismatch(
+                "The table lets a scale follow a linear map that does not write its space",
+                tensor=writer.weight,
+                space=scale.space,
+                expected="a vector axis in that space",
+                next_step=GUIDE,
+            )
+
+
 def check_coverage(spec: ModelSpec, names: Mapping[str, str]) -> None:
     """A file (table name -> stored name) holds every tensor of the table and no other."""
     mirrors = {mirror.key for mirror in spec.mirrors}

@@ -22,11 +22,15 @@ GUIDE = "correct the table of this architecture: CONTRIBUTING.md, 'Add an archit
 
 @dataclass(frozen=True)
 class Axis:
-    """A tensor axis that lives in a space.  `start` is where the space begins on a longer stored axis."""
+    """A tensor axis that lives in a space.  `start` is where the space begins on a longer stored axis.
+
+    The first half of a space stands before the second; stored `interleaved`, they take turns.
+    """
 
     space: str
     rep: Rep = Rep.VEC
     start: int = 0
+    interleaved: bool = False
 
     @property
     def co(self) -> Axis:
@@ -35,6 +39,10 @@ class Axis:
     @property
     def perm(self) -> Axis:
         return replace(self, rep=Rep.PERM)
+
+    @property
+    def in_turns(self) -> Axis:
+        return replace(self, interleaved=True)
 
     def at(self, start: int) -> Axis:
         return replace(self, start=start)
@@ -57,11 +65,15 @@ def letters(pattern: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class View:
-    """``stored`` pattern (axes in storage order, groups in brackets) seen as the letters in ``order``."""
+    """``stored`` pattern (axes in storage order, groups in brackets) seen as the letters in ``order``.
+
+    It may cover only some rows of the stored tensor, from ``start`` on: parts of unequal size, one below the other.
+    """
 
     stored: str
     order: tuple[str, ...]
     sizes: tuple[tuple[str, int], ...]
+    start: int = 0
 
     @property
     def pattern(self) -> str:
@@ -71,6 +83,11 @@ class View:
     def shape(self) -> tuple[int, ...]:
         """The stored shape this view expects."""
         return _stored_shape(self.stored, self.sizes)
+
+    @property
+    def rows(self) -> slice:
+        """The rows of the stored tensor that it covers."""
+        return slice(self.start, self.start + self.shape[0])
 
 
 @cache
@@ -83,13 +100,18 @@ def _stored_shape(stored: str, sizes: tuple[tuple[str, int], ...]) -> tuple[int,
 
 @dataclass(frozen=True)
 class Leaf:
-    """One claimed part of the stored tensor `key`; `picks` fixes letters of the view, `axes` places the others."""
+    """One claimed part of the stored tensor `key`; `picks` fixes letters of the view, `axes` places the others.
+
+    The model computes with `times` · (what is stored + `plus`).  A leaf's numbers are those after the sum.
+    """
 
     name: str
     key: str
     view: View
     axes: tuple[tuple[str, Axis | None, int, int], ...]  # (letter, where it lives, start, stop)
     picks: tuple[tuple[str, int], ...] = ()
+    plus: float = 0.0
+    times: float = 1.0
 
     @property
     def letters(self) -> tuple[str, ...]:
@@ -100,10 +122,20 @@ class Leaf:
         return tuple(stop - start for _, _, start, stop in self.axes)
 
     @property
-    def index(self) -> tuple[int | slice, ...]:
-        """Where this leaf lies in the viewed tensor."""
+    def box(self) -> tuple[tuple[int, int], ...]:
+        """Where this leaf lies in the viewed tensor: from, to."""
+        places = {letter: (start, stop) for letter, _, start, stop in self.axes}
+        places |= {letter: (i, i + 1) for letter, i in self.picks}
+        return tuple(places[x] for x in self.view.order)
+
+    @property
+    def index(self) -> tuple[int | slice | list[int], ...]:
+        """The same as an index, with the coordinates of interleaved axes in the order of their space."""
         picked = dict(self.picks)
-        kept = {letter: slice(start, stop) for letter, _, start, stop in self.axes}
+        kept: dict[str, slice | list[int]] = {}
+        for letter, axis, start, stop in self.axes:
+            turns = axis is not None and axis.interleaved
+            kept[letter] = [*range(start, stop, 2), *range(start + 1, stop, 2)] if turns else slice(start, stop)
         return tuple(picked[x] if x in picked else kept[x] for x in self.view.order)
 
     def spaces(self) -> list[tuple[int, Axis]]:
@@ -127,6 +159,7 @@ def make_leaf(
     where: Mapping[str, Axis | int],
     size: Mapping[str, int],
     spaces: Mapping[str, Space],
+    start: int = 0,
 ) -> Leaf:
     """Place each letter: an `Axis` in its space, an `int` picks one slice, absent means a labelled axis."""
     sizes, axes, picks = [], [], []
@@ -150,15 +183,29 @@ def make_leaf(
             step = "correct the sizes and the number of heads in config.json"
             what = "config.json has a size that is no whole number above 0"
             raise LayoutMismatch(what, tensor=name, axis=x, expected="1 or more", found=own, next_step=step)
-        start = place.start if place is not None else 0
-        axes.append((x, place, start, start + own))
+        first = place.start if place is not None else 0
+        axes.append((x, place, first, first + own))
         sizes.append((x, size.get(x, own)))
-    return Leaf(name, key, View(stored, order, tuple(sizes)), tuple(axes), tuple(picks))
+    return Leaf(name, key, View(stored, order, tuple(sizes), start), tuple(axes), tuple(picks))
 
 
 def check_partition(key: str, leaves: Iterable[Leaf]) -> tuple[int, ...]:
     """Every entry of the tensor `key` is claimed exactly once; returns the stored shape."""
-    leaves = list(leaves)
+    by_rows: dict[int, list[Leaf]] = {}
+    for leaf in leaves:
+        by_rows.setdefault(leaf.view.start, []).append(leaf)
+    end, shapes = 0, []
+    for start, parts in sorted(by_rows.items()):
+        shapes.append(_check_block(key, parts))
+        if start != end or shapes[-1][1:] != shapes[0][1:]:
+            what, expected = "The table leaves rows unclaimed or claims some twice", f"the next part at row {end}"
+            raise LayoutMismatch(what, tensor=key, expected=expected, found=start, next_step=GUIDE)
+        end = start + shapes[-1][0]
+    return (end, *shapes[0][1:])
+
+
+def _check_block(key: str, leaves: list[Leaf]) -> tuple[int, ...]:
+    """Every entry of these rows is claimed exactly once; returns their shape."""
     views = {leaf.view.pattern: leaf.view for leaf in leaves}
     shapes = {view.shape for view in views.values()}
     if len(views) != 1 or len(shapes) != 1:
@@ -179,9 +226,8 @@ def check_partition(key: str, leaves: Iterable[Leaf]) -> tuple[int, ...]:
     return leaves[0].view.shape
 
 
-def _box(leaf: Leaf, sizes: Mapping[str, int]) -> list[tuple[int, int]]:
-    box = [(x, x + 1) if isinstance(x, int) else (x.start, x.stop) for x in leaf.index]
-    for x, (start, stop) in zip(leaf.view.order, box, strict=True):
+def _box(leaf: Leaf, sizes: Mapping[str, int]) -> tuple[tuple[int, int], ...]:
+    for x, (start, stop) in zip(leaf.view.order, leaf.box, strict=True):
         if not 0 <= start < stop <= sizes[x]:
             raise LayoutMismatch(
                 "A claim lies outside its tensor",
@@ -191,4 +237,4 @@ def _box(leaf: Leaf, sizes: Mapping[str, int]) -> list[tuple[int, int]]:
                 found=f"{start}..{stop}",
                 next_step=GUIDE,
             )
-    return box
+    return leaf.box

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from onebasin.errors import UnclaimedTensor
 from onebasin.families import Family, Rep, meet
-from onebasin.spec.checks import check_coverage, check_fibres, check_readers
+from onebasin.spec.checks import check_coverage, check_fibres, check_readers, check_scales
 from onebasin.spec.leaves import Axis, Leaf, Space, check_partition
-from onebasin.spec.ops import Op, layer_norm, rms_norm
+from onebasin.spec.ops import Op, layer_norm, layer_scale, rms_norm
 from onebasin.spec.pieces import Piece
 
 K = TypeVar("K")
@@ -44,7 +44,7 @@ class Norm:
     kind: str  # "layer" or "rms"
     space: str
     eps: float
-    gain: str
+    gain: str | None
     bias: str | None
     blocked: str | None = None
     unit: bool = False
@@ -55,10 +55,22 @@ class Norm:
 
 
 @dataclass(frozen=True)
+class Scale:
+    """λ ⊙ y behind the linear map `writer` on its way into `space`.  λ can move into the map; `unit` that it has."""
+
+    name: str
+    space: str
+    gain: str
+    writer: str
+    unit: bool = False
+
+
+@dataclass(frozen=True)
 class Attention:
     """The linear maps of one softmax attention, by the names of their `Linear`s.
 
-    `scaled`: scores are divided by √d, with d the width of a head, all parts of its queries together.
+    `scaled`: scores are divided by √d, with d the width of a head, all parts of its queries together.  `gains` is the
+    space of the gains of norms of queries and keys, where there are such norms.
     """
 
     name: str
@@ -67,6 +79,7 @@ class Attention:
     value: str
     output: str
     scaled: bool = True
+    gains: str | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +126,7 @@ class ModelSpec:
     prefix: str = ""
     renames: tuple[tuple[str, str], ...] = ()
     untouched: tuple[str, ...] = ()
+    scales: Mapping[str, Scale] = field(default_factory=dict)
     pieces: Mapping[str, Piece] = field(default_factory=dict)  # names that a file may have instead of those in `keys`
     keys: Mapping[str, tuple[int, ...]] = field(init=False)  # stored tensor -> expected shape
 
@@ -120,6 +134,7 @@ class ModelSpec:
         object.__setattr__(self, "keys", {key: check_partition(key, found) for key, found in self.parts.items()})
         check_fibres(self)
         check_readers(self)
+        check_scales(self)
 
     @cached_property
     def parts(self) -> Mapping[str, Sequence[Leaf]]:
@@ -156,7 +171,8 @@ class ModelSpec:
 
     @cached_property
     def _norm_ops(self) -> Mapping[str, Sequence[Op]]:
-        return _grouped((norm.space, norm.op) for norm in self.norms.values())
+        scales = ((scale.space, layer_scale()) for scale in self.scales.values() if not scale.unit)
+        return _grouped((*((norm.space, norm.op) for norm in self.norms.values()), *scales))
 
     @cached_property
     def streams(self) -> frozenset[str]:
@@ -170,7 +186,7 @@ class ModelSpec:
         return {axis.space for name in leaves for _, axis in self.leaves[name].spaces()}
 
     def ops(self, space: str) -> tuple[Op, ...]:
-        """What touches `space`: the operations declared on it and the norms that read it."""
+        """What touches `space`: the operations declared on it, the norms that read it, the scales before it."""
         return tuple(dict.fromkeys((*self.spaces[space].ops, *self._norm_ops.get(space, ()))))
 
     def family(self, space: str) -> Family:
@@ -191,7 +207,8 @@ class ModelSpec:
         size = self.spaces[space].size
         return self.family(space).dimension(size, size) * (self.fibres(space) or 1)
 
-    def readers(self, norm: str) -> list[Linear]:
+    def readers(self, norm: str | None) -> list[Linear]:
+        """The linear maps that read what a norm wrote; those of None read what no norm wrote."""
         return list(self._reading.get(norm, ()))
 
     def writers(self, space: str) -> list[Leaf]:
@@ -201,12 +218,21 @@ class ModelSpec:
             leaf for leaf in self.touching[space] if leaf.name not in of_norms and leaf.dim(space, Rep.VEC) is not None
         ]
 
-    def with_unit_gains(self, norms: Iterable[str]) -> ModelSpec:
-        """The spec after γ of `norms` became all ones: its entries are labelled no more, and the family grows."""
-        done = {name: replace(self.norms[name], unit=True) for name in norms}
-        gains = [self.leaves[norm.gain] for norm in done.values()]
+    @property
+    def unit_gains(self) -> list[str]:
+        """The norms and scales that `with_unit_gains` was asked for."""
+        return [x.name for x in (*self.norms.values(), *self.scales.values()) if x.unit]
+
+    def with_unit_gains(self, names: Iterable[str]) -> ModelSpec:
+        """The spec after γ of norms, or λ of scales, became all ones: it labels nothing more, and the family grows."""
+        names = set(names)
+        norms = {name: replace(norm, unit=True) for name, norm in self.norms.items() if name in names}
+        scales = {name: replace(scale, unit=True) for name, scale in self.scales.items() if name in names}
+        gains = [self.leaves[x.gain] for x in (*norms.values(), *scales.values()) if x.gain is not None]
         fixed = {leaf.name: replace(leaf, axes=tuple((x, None, a, b) for x, _, a, b in leaf.axes)) for leaf in gains}
-        return replace(self, norms={**self.norms, **done}, leaves={**self.leaves, **fixed})
+        return replace(
+            self, norms={**self.norms, **norms}, scales={**self.scales, **scales}, leaves={**self.leaves, **fixed}
+        )
 
     def without(self, linears: Iterable[Linear]) -> ModelSpec:
         """The spec of a checkpoint that does not store these optional parts."""

@@ -38,11 +38,16 @@ def rms_norm(gain: bool) -> Op:
     return Op("RMSNorm", fam.ORTHOGONAL, "keeps length")
 
 
+def layer_scale() -> Op:
+    return Op("layer scale", fam.MONOMIAL, "unequal scales label the coordinates")
+
+
 _ADMITTED = {  # by activations that commute with more than reordering
     "linear": (fam.INVERTIBLE, "no non-linearity"),
     "relu": (fam.SCALED_PERMUTATION, "acts unit by unit, positively homogeneous"),  # φ(s·t) = s·φ(t) for s > 0
     "leaky_relu": (fam.SCALED_PERMUTATION, "acts unit by unit, positively homogeneous"),
     "tanh": (fam.SIGNED_PERMUTATION, "acts unit by unit, odd"),  # φ(−t) = −φ(t)
+    "clip": (fam.SIGNED_PERMUTATION, "acts unit by unit, odd"),
 }
 
 
@@ -64,8 +69,18 @@ def expert_sum() -> Op:
     return Op("sum over experts", fam.PERMUTATION, "the router's row moves along with its expert")
 
 
+def head_slopes() -> Op:
+    """Scores get a bias that grows with the distance, in every head at its own rate (ALiBi)."""
+    return Op("a slope for every head", fam.TRIVIAL, "slopes follow from the place of the head")
+
+
 def bilinear() -> Op:
     return Op("softmax of query · key", fam.INVERTIBLE, "only the product of queries and keys is seen")
+
+
+def soft_cap() -> Op:
+    """Scores pass through c·tanh(x/c) before the softmax: a number added to all of them is seen."""
+    return Op("soft cap of query · key", fam.INVERTIBLE, "only the product of queries and keys is seen")
 
 
 def rope(geometric: bool = True) -> Op:
@@ -76,6 +91,11 @@ def rope(geometric: bool = True) -> Op:
 
 def qk_norm() -> Op:
     return Op("query/key RMSNorm", fam.SIGNS, "unequal gains, shared by all heads, label the coordinates")
+
+
+def joint_qk_norm() -> Op:
+    """One norm over all heads together; the gains of a head move with it."""
+    return Op("query/key RMSNorm over all heads", fam.SIGNS, "unequal gains label the coordinates of a head")
 
 
 def gain_product() -> Op:

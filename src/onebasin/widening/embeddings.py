@@ -9,10 +9,11 @@ written to it if v·c·JᵀJ = I.  What else a space needs is in the operations 
                   centred (a gain that stays, a unit-wise function), every coordinate is repeated m/n times: v = 1.
     softmax       divides by √d, d the width of a head: queries take √(d'/d).
     rotary        θ^(−2j/n) is a frequency of the larger head only for m = k n: pair j becomes pair k j.
-    query/key     mean squares inside heads: both sides take √(m/n), and the product of the gains √(n/m), which
-    norms         leaves √(m/n) for softmax.
+    query/key     mean squares inside heads, or over all of them: queries and keys take the roots of m/n, the product of
+    norms         the gains what they took and what softmax needs.
     inside heads  zero coordinates.
     units, heads  zero ones; or copies, with what reads them shared out among the copies (semi-permutations).
+    slopes        follow from the number of heads, which stays.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from dataclasses import dataclass
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, ROTARY, Rep
 from onebasin.spec import ModelSpec
-from onebasin.spec.ops import expert_sum, gain_product, head_sum, qk_norm, rope
+from onebasin.spec.ops import (
+    elementwise,
+    expert_sum,
+    gain_product,
+    head_slopes,
+    head_sum,
+    joint_qk_norm,
+    qk_norm,
+    rope,
+)
 
 EXTRA = ("zero", "split")  # what a larger model's additional units and heads are
 
@@ -61,6 +71,13 @@ def embeddings(small: ModelSpec, large: ModelSpec, extra: str = EXTRA[0]) -> dic
                 found=large.constants.get(name),
                 next_step="change sizes alone",
             )
+    if small.spaces.keys() != large.spaces.keys():
+        raise NotExpressible(
+            "A model of these sizes has other spaces",
+            expected=", ".join(small.spaces.keys() - large.spaces.keys()) or "no other",
+            found=", ".join(large.spaces.keys() - small.spaces.keys()) or "fewer",
+            next_step="leave the head width as it is: it decides which part of a head is rotated",
+        )
     scale = query_factors(small, large)
     return {name: _embedding(name, small, large, scale.get(name, 1.0), extra) for name in small.spaces}
 
@@ -78,10 +95,10 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
     if any(norm.space == name for norm in small.norms.values()):
         return _stream(name, small, large)
     source = _rotary(name, n, m, rope() in ops) if small.family(name) <= ROTARY else _padded(n, m)
-    if qk_norm() in ops:
-        return Embedding(source, math.sqrt(m / n), math.sqrt(m / n))
+    if qk_norm() in ops or joint_qk_norm() in ops:
+        return Embedding(source, *_growth(name, small, large))
     if gain_product() in ops:
-        return Embedding(source, 1.0, math.sqrt(n / m))
+        return Embedding(source, 1.0, query_factor / math.prod(_growth(name, small, large)))
     if expert_sum() in ops and m != n:
         raise NotExpressible(
             "The number of experts cannot change",
@@ -91,8 +108,51 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
             next_step="leave it as it is: the softmax of a router shares out every token among all experts",
         )
     if head_sum() in ops or small.spaces[name].base not in small.heads:
-        return _split(n, m) if extra == "split" or _returned(small, name) else Embedding(source)
+        split = extra == "split" or _returned(small, name)
+        if m > n:
+            _check_heads(name, small, split)
+        return _split(n, m) if split else Embedding(source)
+    if query_factor != 1 and elementwise("clip") in ops:
+        raise NotExpressible(
+            "Queries that are clipped cannot be scaled, as wider heads would need",
+            space=name,
+            expected=n,
+            found=m,
+            next_step="leave the head width as it is",
+        )
     return Embedding(source, query_factor)
+
+
+def _growth(name: str, small: ModelSpec, large: ModelSpec) -> tuple[float, float]:
+    """√(m/n) of what a norm of queries and one of keys take the mean over; `name` is their space or that of the gains.
+
+    Gains with a base are those of a norm over all heads.
+    """
+    base = small.spaces[name].base
+    joint = base is not None and qk_norm() not in small.ops(name)
+    others = [x for x, space in small.spaces.items() if joint and space.base == base and head_sum() in small.ops(x)]
+    keys = [name, *([str(base)] if joint else [])]
+    return _root(small, large, [*keys, *others]), _root(small, large, keys)
+
+
+def _root(small: ModelSpec, large: ModelSpec, spaces: list[str]) -> float:
+    return math.sqrt(math.prod(large.spaces[x].size / small.spaces[x].size for x in spaces))
+
+
+def _check_heads(name: str, small: ModelSpec, split: bool) -> None:
+    """There may be more of these heads, and copies if `split`."""
+    joint = any(
+        joint_qk_norm() in small.ops(x) for x in small.spaces if small.spaces[x].base in (name, small.spaces[name].base)
+    )
+    if head_slopes() in small.ops(name) or (joint and split and head_sum() in small.ops(name)):
+        raise NotExpressible(
+            "The number of heads cannot change"
+            if not joint
+            else "Copies of heads would count in the norm over all heads",
+            space=name,
+            found=", ".join(op.name for op in small.ops(name)),
+            next_step="leave the number of heads as it is" if not joint else "fill with zero heads",
+        )
 
 
 def _stream(name: str, small: ModelSpec, large: ModelSpec) -> Embedding:
@@ -181,5 +241,6 @@ def query_factors(small: ModelSpec, large: ModelSpec) -> dict[str, float]:
         spaces = [axis.space for leaf in leaves for _, axis in leaf.spaces() if axis.rep is Rep.VEC]
         widths = [sum(spec.spaces[name].size for name in spaces) for spec in (small, large)]
         if attention.scaled and other.scaled:
-            found.update(dict.fromkeys(spaces, math.sqrt(widths[1] / widths[0])))
+            gains = [attention.gains] if attention.gains else []
+            found.update(dict.fromkeys([*spaces, *gains], math.sqrt(widths[1] / widths[0])))
     return found

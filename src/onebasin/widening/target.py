@@ -43,7 +43,7 @@ def target_spec(small: ModelSpec, config: Mapping[str, Any]) -> ModelSpec:
     """The table of a widened model: that of `config`, with the parts and the folded gains of the canonical `small`."""
     large = declare(_accepted(config), tie=False)
     large = large.without(x for x in large.linears.values() if x.optional and x.name not in small.linears)
-    large = large.with_unit_gains(norm.name for norm in small.norms.values() if norm.unit)
+    large = large.with_unit_gains(small.unit_gains)
     sizes = sizes_of(large)
     if "head" not in fields_of(large) and sizes["heads"] * sizes["head"] != sizes["residual"]:
         raise Incompatible(

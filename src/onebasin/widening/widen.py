@@ -38,8 +38,9 @@ def widen_form(form: Checkpoint, target: Mapping[str, Any] | object, *, extra: s
     gains = gain_leaves(form.spec)
 
     def recipe(leaf: Leaf) -> Callable[[], Tensor]:
-        larger, stretch = spec.leaves[leaf.name], stretched.get(leaf.name, 1.0)
-        return lambda: stretch * placed(form[leaf.name], leaf, larger, embedding, leaf.name in gains)
+        larger = spec.leaves[leaf.name]
+        factor = stretched.get(leaf.name, 1.0) * leaf.times / larger.times
+        return lambda: factor * placed(form[leaf.name], leaf, larger, embedding, leaf.name in gains)
 
     return form.derive({leaf.name: recipe(leaf) for leaf in form.spec.leaves.values()}, spec=spec, config=config)
 
@@ -65,7 +66,8 @@ def to_one_size(*models: Checkpoint) -> tuple[Checkpoint, ...]:
 def gain_leaves(spec: ModelSpec) -> set[str]:
     """Gains are one where there was nothing; every other tensor is zero there."""
     inside = {space for space in spec.spaces if gain_product() in spec.ops(space)}
-    return {norm.gain for norm in spec.norms.values()} | {x.name for space in inside for x in spec.touching[space]}
+    folded = {str(x.gain) for x in (*spec.norms.values(), *spec.scales.values())}
+    return folded | {x.name for space in inside for x in spec.touching[space]}
 
 
 def placed(tensor: Tensor, leaf: Leaf, larger: Leaf, embedding: Mapping[str, Embedding], gain: bool) -> Tensor:
