@@ -83,7 +83,7 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
         case "qwen3":
             grouped["head_dim"] = n["width"] + 2
             return transformers.Qwen3Config(**common, **text, **grouped, attention_bias=dice.pick(True, False))
-        case "qwen3_moe" | "mixtral" | "qwen2_moe":
+        case "qwen3_moe" | "mixtral" | "qwen2_moe" | "olmoe":
             return mixture(model_type, dice, n, {**common, **text, **grouped})
         case "gemma3_text":
             kinds = [dice.pick("full_attention", "sliding_attention") for _ in range(n["layers"])]
@@ -99,9 +99,7 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             return transformers.Gemma2Config(**common, **text, **grouped, **own)
         case "phi3":
             own = {"num_key_value_heads": n["kv"], "rms_norm_eps": eps, "sliding_window": dice.pick(None, 5)}
-            return transformers.Phi3Config(
-                **common, **text, **own, **rope(100.0, dice.pick(2, 4, n["width"]) / n["width"])
-            )
+            return transformers.Phi3Config(**common, **text, **own, **rope(100.0, dice.pick(2, 4, n["width"]) / n["width"]))
         case "olmo" | "olmo2":
             own = {"num_key_value_heads": n["kv"], "attention_bias": dice.pick(True, False)}
             if model_type == "olmo":
@@ -190,9 +188,7 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             common |= {"layer_norm_eps": eps, "qkv_bias": dice.pick(True, False), "image_size": 8,
                        "patch_size": dice.pick(2, 4), "num_channels": dice.pick(1, 3)}  # fmt: skip
             if model_type == "dinov2":
-                return transformers.Dinov2Config(
-                    **common, mlp_ratio=dice.pick(1, 2), use_mask_token=dice.pick(True, False)
-                )
+                return transformers.Dinov2Config(**common, mlp_ratio=dice.pick(1, 2), use_mask_token=dice.pick(True, False))
             if model_type == "dinov3_vit":
                 common["hidden_size"] = n["heads"] * dice.pick(4, 8)
                 flags = ("query_bias", "key_bias", "value_bias", "proj_bias", "mlp_bias", "use_gated_mlp")
@@ -216,6 +212,10 @@ def mixture(model_type: str, dice: Dice, n: dict[str, int], settings: dict[str, 
             del own["num_local_experts"]
             shared = {"qkv_bias": dice.pick(True, False), "shared_expert_intermediate_size": dice.pick(3, 6)}
             return transformers.Qwen2MoeConfig(**settings, **own, **plain, **shared)
+        case "olmoe":
+            del own["num_local_experts"], plain["moe_intermediate_size"], plain["mlp_only_layers"], settings["head_dim"]
+            clip = {"clip_qkv": dice.pick(None, 0.7), "attention_bias": dice.pick(True, False)}
+            return transformers.OlmoeConfig(**settings, **own, **plain, **clip, bos_token_id=1, eos_token_id=2)
     del own["num_local_experts"]
     settings["head_dim"] = n["width"] + 2
     return transformers.Qwen3MoeConfig(**settings, **own, **plain, attention_bias=dice.pick(True, False))

@@ -2,7 +2,7 @@
 
 Experts permute, with their rows of the router; the units of an expert are spaces over the experts, as the inside of a
 head is over the heads.  Mixtral has experts everywhere, Qwen3-MoE plain FFNs in some layers, Qwen2-MoE also one expert
-for all tokens, behind a gate of its own.
+for all tokens, behind a gate of its own.  OLMoE normalises queries and keys over all heads, and may clip them.
 
 transformers 5 holds all experts in one tensor, and stores them one by one, as releases before it did; it reads both.
 """
@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onebasin.archs.llama import grouped_attention
-from onebasin.archs.registry import GROUPED, Config, Declaration, architecture
-from onebasin.archs.rotary import rope_constants
-from onebasin.spec import Axis, Builder, Head, Tokens
-from onebasin.spec.ops import expert_sum, gated
+from onebasin.archs.grouped import Attend, attend
+from onebasin.archs.llama import like_llama
+from onebasin.archs.registry import GROUPED, Config, Declaration
+from onebasin.archs.rotary import geometric, rope_constants
+from onebasin.spec import Axis, Builder, Head
+from onebasin.spec.ops import elementwise, expert_sum, gated, rope
 
 UNITS = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 
@@ -62,18 +63,18 @@ def is_sparse(cfg: Config, layer: int) -> bool:
 
 
 def decoder(
-    s: Builder, cfg: Config, *, size: int, qkv_bias: bool = False, o_bias: bool = False, normed: bool = False,
-    shared: bool = False, renormalised: bool = True, names: dict[str, str] = UNITS,
+    s: Builder, cfg: Config, how: Attend, *, size: int, shared: bool = False, renormalised: bool = True,
+    names: dict[str, str] = UNITS,
 ) -> None:  # fmt: skip
     """As Llama's, with experts of `size` units in place of FFNs."""
+    sparse = [i for i in range(cfg.num_hidden_layers) if is_sparse(cfg, i)]
     s.constant("rope", rope_constants(cfg))
     s.constant("sliding window", (getattr(cfg, "sliding_window", None), getattr(cfg, "layer_types", None)))
-    sparse = [i for i in range(cfg.num_hidden_layers) if is_sparse(cfg, i)]
     s.constant("experts", (count_of(cfg), cfg.num_experts_per_tok, renormalised, sparse))
     d = s.space("residual", cfg.hidden_size)
     s.leaf("embed_tokens.weight", "v d", d=d)
     for i, l in enumerate(s.layers("layers.{}", cfg.num_hidden_layers)):
-        grouped_attention(l, cfg, d, qkv_bias=qkv_bias, o_bias=o_bias, normed=normed)
+        attend(l, cfg, d, l.norm("rms", "input_layernorm", d, cfg.rms_norm_eps), how)
         ln = l.norm("rms", "post_attention_layernorm", d, cfg.rms_norm_eps)
         if i not in sparse:
             units(l, cfg, d, ln, cfg.intermediate_size, "mlp", "ffn")
@@ -85,35 +86,27 @@ def decoder(
     s.readout(d, ln, "embed_tokens.weight")
 
 
-def _mixture(
-    model_type: str, name: str, fields: dict[str, str], renames: tuple[tuple[str, str], ...] = ()
-) -> Callable[[Declaration], Declaration]:
-    return architecture(
+def _mixture(model_type: str, name: str, sizes: dict[str, str], **more: Any) -> Callable[[Declaration], Declaration]:
+    """Llama's names; `sizes` are the settings that hold how many units an expert has."""
+    return like_llama(
         model_type,
-        prefix="model.",
-        heads={
-            f"{name}Model": Head(),
-            f"{name}ForCausalLM": Head("lm_head", vocabulary=True),
-            f"{name}ForSequenceClassification": Head("score"),
-            f"{name}ForTokenClassification": Head("score", bias=True),
-        },
-        inputs=lambda cfg: Tokens(cfg.vocab_size, cfg.max_position_embeddings),
+        name,
         sizes=lambda cfg: {"v": cfg.vocab_size, "c": cfg.num_labels, "t": 2, "a": 1},
-        fields={**GROUPED, **fields, "head": "head_dim", "eps": "rms_norm_eps"},
-        renames=renames,
-        untouched=(r"rotary_emb\.inv_freq$",),
+        **{"fields": {**GROUPED, **sizes, "head": "head_dim", "eps": "rms_norm_eps"}, **more},
     )
 
 
 @_mixture("qwen3_moe", "Qwen3Moe", {"expert_ffn": "moe_intermediate_size"})
 def qwen3_moe(s: Builder, cfg: Config) -> None:
-    bias = {"qkv_bias": cfg.attention_bias, "o_bias": cfg.attention_bias}
-    decoder(s, cfg, size=cfg.moe_intermediate_size, normed=True, renormalised=cfg.norm_topk_prob, **bias)
+    bias = cfg.attention_bias
+    how = Attend(qkv_bias=bias, o_bias=bias, turn=rope(geometric(cfg)), norm="head")
+    decoder(s, cfg, how, size=cfg.moe_intermediate_size, renormalised=cfg.norm_topk_prob)
 
 
 @_mixture("mixtral", "Mixtral", {"expert_ffn": "intermediate_size"}, renames=((r"\.block_sparse_moe\.", ".mlp."),))
 def mixtral(s: Builder, cfg: Config) -> None:
-    decoder(s, cfg, size=cfg.intermediate_size, names={"gate": "w1", "up": "w3", "down": "w2"})
+    names = {"gate": "w1", "up": "w3", "down": "w2"}
+    decoder(s, cfg, Attend(turn=rope(geometric(cfg))), size=cfg.intermediate_size, names=names)
 
 
 @_mixture(
@@ -121,6 +114,17 @@ def mixtral(s: Builder, cfg: Config) -> None:
     {"expert_ffn": "moe_intermediate_size", "shared_ffn": "shared_expert_intermediate_size"},
 )  # fmt: skip
 def qwen2_moe(s: Builder, cfg: Config) -> None:
-    bias = getattr(cfg, "qkv_bias", True)
-    size, renormalised = cfg.moe_intermediate_size, cfg.norm_topk_prob
-    decoder(s, cfg, size=size, qkv_bias=bias, shared=True, renormalised=renormalised)
+    how = Attend(qkv_bias=getattr(cfg, "qkv_bias", True), turn=rope(geometric(cfg)))
+    decoder(s, cfg, how, size=cfg.moe_intermediate_size, shared=True, renormalised=cfg.norm_topk_prob)
+
+
+@_mixture(
+    "olmoe", "Olmoe", {},
+    fields={**GROUPED, "expert_ffn": "intermediate_size", "eps": "rms_norm_eps"},
+    heads={"OlmoeModel": Head(), "OlmoeForCausalLM": Head("lm_head", vocabulary=True)},
+)  # fmt: skip
+def olmoe(s: Builder, cfg: Config) -> None:
+    clipped, bias = () if cfg.clip_qkv is None else (elementwise("clip"),), cfg.attention_bias
+    s.constant("clip", cfg.clip_qkv)
+    how = Attend(qkv_bias=bias, o_bias=bias, turn=rope(geometric(cfg)), norm="all", on_qk=clipped, on_v=clipped)
+    decoder(s, cfg, how, size=cfg.intermediate_size, renormalised=cfg.norm_topk_prob)

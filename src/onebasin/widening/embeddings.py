@@ -141,14 +141,10 @@ def _root(small: ModelSpec, large: ModelSpec, spaces: list[str]) -> float:
 
 def _check_heads(name: str, small: ModelSpec, split: bool) -> None:
     """There may be more of these heads, and copies if `split`."""
-    joint = any(
-        joint_qk_norm() in small.ops(x) for x in small.spaces if small.spaces[x].base in (name, small.spaces[name].base)
-    )
+    joint = any(joint_qk_norm() in small.ops(x) for x in small.spaces if small.spaces[x].base in (name, small.spaces[name].base))
     if head_slopes() in small.ops(name) or (joint and split and head_sum() in small.ops(name)):
         raise NotExpressible(
-            "The number of heads cannot change"
-            if not joint
-            else "Copies of heads would count in the norm over all heads",
+            "The number of heads cannot change" if not joint else "Copies of heads would count in the norm over all heads",
             space=name,
             found=", ".join(op.name for op in small.ops(name)),
             next_step="leave the number of heads as it is" if not joint else "fill with zero heads",
