@@ -21,11 +21,13 @@ from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock
 from onebasin.families import Rep
 from onebasin.maps import map_of
 from onebasin.spec import Leaf, ModelSpec
+from onebasin.spec.ops import angle
 
 EXACT, VISIBLE = 1e-9, 1e-3  # both relative to the size of the outputs
 
 SEEDS = {  # two seeds each: every space has at least two elements, every rotary part two frequencies
     "bert": (2, 5), "camembert": (2, 5), "deit": (3, 6), "dinov2": (3, 6), "dinov3_vit": (3, 6),
+    "clip": (3, 6), "clip_text_model": (2, 5), "clip_vision_model": (3, 6),
     "albert": (2, 5), "electra": (2, 5), "mpnet": (2, 5), "roformer": (2, 5), "distilbert": (2, 5), "modernbert": (2, 5), "roberta": (2, 5), "xlm-roberta": (2, 5), "gpt2": (2, 5), "gpt_neox": (1, 6), "llama": (1, 10), "mistral": (0, 5), "qwen2": (6, 10),
     "qwen3": (1, 10), "vit": (3, 6), "mixtral": (0, 1), "olmoe": (0, 1), "qwen2_moe": (0, 5), "qwen3_moe": (0, 5),
 }  # fmt: skip
@@ -171,6 +173,12 @@ def moved(checkpoint: Checkpoint, space: str, g: Tensor) -> Checkpoint:
     })  # fmt: skip
 
 
+def cosines(answers: Tensor) -> Tensor:
+    """Of the angles between all answers."""
+    unit = answers / answers.norm(dim=-1, keepdim=True)
+    return unit @ unit.mT
+
+
 @dataclass
 class Bench:
     """A checkpoint and its running model, to measure how far changed weights move the outputs."""
@@ -197,6 +205,8 @@ class Bench:
             if g is not None and axis is not None and axis.space == space:
                 expected = act(expected, [expected.ndim - 1], represent(g, axis.rep))
             worst = max(worst, float((after[name] - expected).abs().max() / self.before[name].abs().max()))
+            if axis is not None and angle() in self.spec.ops(axis.space):
+                worst = max(worst, float((cosines(after[name]) - cosines(self.before[name])).abs().max()))
         return worst
 
     def move(self, space: str, g: Tensor) -> float:

@@ -99,7 +99,9 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             return transformers.Gemma2Config(**common, **text, **grouped, **own)
         case "phi3":
             own = {"num_key_value_heads": n["kv"], "rms_norm_eps": eps, "sliding_window": dice.pick(None, 5)}
-            return transformers.Phi3Config(**common, **text, **own, **rope(100.0, dice.pick(2, 4, n["width"]) / n["width"]))
+            return transformers.Phi3Config(
+                **common, **text, **own, **rope(100.0, dice.pick(2, 4, n["width"]) / n["width"])
+            )
         case "olmo" | "olmo2":
             own = {"num_key_value_heads": n["kv"], "attention_bias": dice.pick(True, False)}
             if model_type == "olmo":
@@ -172,6 +174,18 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             groups = dice.pick(1, n["layers"])
             own = {"embedding_size": 6, "num_hidden_groups": groups, "inner_group_num": dice.pick(1, 2)}
             return transformers.AlbertConfig(**common, **text, **own, layer_norm_eps=eps)
+        case "clip" | "clip_text_model" | "clip_vision_model":
+            sides = {"image_size": 8, "patch_size": dice.pick(2, 4), "num_channels": dice.pick(1, 3)}
+            end = {"projection_dim": 5, "layer_norm_eps": eps, "bos_token_id": 1, "eos_token_id": dice.pick(2, 3)}
+            words = transformers.CLIPTextConfig(**{**common, **text, **end})
+            common |= (
+                {"hidden_size": hidden + n["heads"], "intermediate_size": n["ffn"] + 1} if model_type == "clip" else {}
+            )
+            seen = transformers.CLIPVisionConfig(**common, **sides, **end)
+            if model_type != "clip":
+                return words if model_type == "clip_text_model" else seen
+            both = {"text_config": words.to_dict(), "vision_config": seen.to_dict()}
+            return transformers.CLIPConfig(**both, projection_dim=5, num_labels=3)
         case "distilbert":
             own = {"dim": hidden, "n_layers": n["layers"], "n_heads": n["heads"], "hidden_dim": n["ffn"]}
             return transformers.DistilBertConfig(**text, **own, activation=act, num_labels=3)
@@ -188,7 +202,9 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             common |= {"layer_norm_eps": eps, "qkv_bias": dice.pick(True, False), "image_size": 8,
                        "patch_size": dice.pick(2, 4), "num_channels": dice.pick(1, 3)}  # fmt: skip
             if model_type == "dinov2":
-                return transformers.Dinov2Config(**common, mlp_ratio=dice.pick(1, 2), use_mask_token=dice.pick(True, False))
+                return transformers.Dinov2Config(
+                    **common, mlp_ratio=dice.pick(1, 2), use_mask_token=dice.pick(True, False)
+                )
             if model_type == "dinov3_vit":
                 common["hidden_size"] = n["heads"] * dice.pick(4, 8)
                 flags = ("query_bias", "key_bias", "value_bias", "proj_bias", "mlp_bias", "use_gated_mlp")

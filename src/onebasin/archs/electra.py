@@ -36,6 +36,7 @@ def _narrow(model_type: str, name: str, decoder: str) -> Callable[[Declaration],
         },
         fields={**FIELDS, "eps": "layer_norm_eps"},
         untouched=(r"embeddings\.position_ids$",),
+        follows={"embedding_size": "hidden_size"},
     )  # fmt: skip
 
 

@@ -81,7 +81,9 @@ def last_block(s: Builder) -> str | None:
     return s.final_block("") if s.head.key is None else None
 
 
-def pooler(s: Builder, d: Axis, *, norm: str, size: int, activation: str, optional: bool, name: str = "pooler.dense") -> Axis:
+def pooler(
+    s: Builder, d: Axis, *, norm: str, size: int, activation: str, optional: bool, name: str = "pooler.dense"
+) -> Axis:
     """The first token's state through one more layer; some bare models are saved without it."""
     e = s.space("pooler", size, elementwise(activation))
     s.linear(name, "d -> e", norm=norm, optional=optional, d=d.co, e=e)

@@ -34,9 +34,7 @@ def decoder(s: Builder, cfg: Config, *, qkv_bias: bool, o_bias: bool, mlp_bias: 
     d = s.space("residual", cfg.hidden_size)
     s.leaf("embed_tokens.weight", "v d", d=d)
     for l, turns in zip(s.layers("layers.{}", cfg.num_hidden_layers), turned, strict=True):
-        grouped_attention(
-            l, cfg, d, qkv_bias=qkv_bias, o_bias=o_bias, normed=normed, turned=bool(turns), scaled=scaled
-        )
+        grouped_attention(l, cfg, d, qkv_bias=qkv_bias, o_bias=o_bias, normed=normed, turned=bool(turns), scaled=scaled)
         ln = l.norm("rms", "post_attention_layernorm", d, cfg.rms_norm_eps)
         gated_ffn(l, cfg, d, ln, cfg.hidden_act, bias=mlp_bias)
     ln = s.norm("rms", "norm", d, cfg.rms_norm_eps, blocked=s.final_block("embed_tokens.weight"))
@@ -88,7 +86,9 @@ def smollm3(s: Builder, cfg: Config) -> None:
     decoder(s, cfg, qkv_bias=cfg.attention_bias, o_bias=cfg.attention_bias, mlp_bias=cfg.mlp_bias)
 
 
-@like_llama("granite", "Granite", heads={"GraniteModel": Head(), "GraniteForCausalLM": Head("lm_head", vocabulary=True)})
+@like_llama(
+    "granite", "Granite", heads={"GraniteModel": Head(), "GraniteForCausalLM": Head("lm_head", vocabulary=True)}
+)
 def granite(s: Builder, cfg: Config) -> None:
     names = "embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"
     s.constant("multipliers", tuple(getattr(cfg, name) for name in names))

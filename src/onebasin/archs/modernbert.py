@@ -19,7 +19,7 @@ WORDS = "embeddings.tok_embeddings.weight"
 def _positions(cfg: Config) -> list[dict[str, Any]]:
     """What the rotary frequencies of every layer follow from."""
     written = getattr(cfg, "rope_parameters", None) or {}
-    types = getattr(cfg, "layer_types", None)
+    types = getattr(cfg, "layer_types", None) or []
     if not before_5():
         return [written[kind] for kind in types]
     kinds = ["sliding_attention" if i % cfg.global_attn_every_n_layers else "full_attention"

@@ -21,6 +21,7 @@ EPS = 1e-5  # in the code
     inputs=lambda cfg: Tokens(cfg.vocab_size, cfg.max_position_embeddings),
     sizes=lambda cfg: {"v": cfg.vocab_size, "p": cfg.max_position_embeddings + 2, "c": cfg.num_labels},
     fields={**FIELDS, "ffn": "ffn_dim"},
+    follows={"word_embed_proj_dim": "hidden_size"},
 )
 def opt(s: Builder, cfg: Config) -> None:
     before, gain = cfg.do_layer_norm_before, cfg.layer_norm_elementwise_affine

@@ -15,6 +15,7 @@ from onebasin.spec import Builder, Head, Images, ModelSpec, Tokens
 GUIDE = "CONTRIBUTING.md, 'Add an architecture'"
 
 Config = Any  # a transformers configuration: attributes with defaults filled in
+Inputs = Tokens | Images | Mapping[str, Tokens | Images]  # one, under its usual name; or several by their names
 Declaration = Callable[[Builder, Config], None]
 
 
@@ -25,11 +26,12 @@ class Architecture:
     declare: Declaration
     prefix: str
     heads: Mapping[str, Head]
-    inputs: Callable[[Config], Tokens | Images]
+    inputs: Callable[[Config], Inputs]
     sizes: Callable[[Config], dict[str, int]]
     fields: Mapping[str, str]
     renames: tuple[tuple[str, str], ...]
     untouched: tuple[str, ...]
+    follows: Mapping[str, str]
 
 
 _known: dict[str, Architecture] = {}
@@ -39,19 +41,21 @@ GROUPED = {**FIELDS, "kv_heads": "num_key_value_heads"}
 
 
 def architecture(
-    model_type: str, *, prefix: str, heads: Mapping[str, Head], inputs: Callable[[Config], Tokens | Images],
+    model_type: str, *, prefix: str, heads: Mapping[str, Head], inputs: Callable[[Config], Inputs],
     sizes: Callable[[Config], dict[str, int]], fields: Mapping[str, str],
     renames: tuple[tuple[str, str], ...] = (), untouched: tuple[str, ...] = (),
+    follows: Mapping[str, str] | None = None,
 ) -> Callable[[Declaration], Declaration]:  # fmt: skip
     """Register a declaration under transformers' `model_type`.
 
     `sizes` gives the lengths of labelled letters.  `fields` names the settings that hold the residual width, the
     number of (query) heads and of hidden units and the eps of the norms; also, where it has them, the number of
-    key/value heads and the head width (without, that is the residual width divided by the number of heads).
+    key/value heads and the head width (without, that is the residual width divided by the number of heads).  A setting
+    that `follows` another grows with it where the two are equal.
     """
 
     def register(declare: Declaration) -> Declaration:
-        _known[model_type] = Architecture(declare, prefix, heads, inputs, sizes, fields, renames, untouched)
+        _known[model_type] = Architecture(declare, prefix, heads, inputs, sizes, fields, renames, untouched, follows or {})
         return declare
 
     return register
@@ -102,13 +106,19 @@ def lookup(model_type: str | None, architectures: list[str] | None) -> tuple[Arc
     return _known[model_type], name
 
 
+def _by_name(inputs: Inputs) -> Mapping[str, Tokens | Images]:
+    if isinstance(inputs, Mapping):
+        return inputs
+    return {"pixel_values" if isinstance(inputs, Images) else "input_ids": inputs}
+
+
 def declare(config: Config, *, tie: bool | None = None) -> ModelSpec:
     """The table of a model with this configuration.  `tie` overrides the configuration's tie_word_embeddings."""
     arch, name = lookup(config.model_type, config.architectures)
     tied = bool(getattr(config, "tie_word_embeddings", False)) if tie is None else tie
     try:
-        inputs = arch.inputs(config)
-        if min(astuple(inputs)) < 1:
+        inputs = _by_name(arch.inputs(config))
+        if min(size for kind in inputs.values() for size in astuple(kind)) < 1:
             raise ValueError(inputs)
         builder = Builder(arch.prefix, arch.heads[name], tied, inputs, arch.sizes(config))
         arch.declare(builder, config)

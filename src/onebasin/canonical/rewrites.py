@@ -235,7 +235,7 @@ def centre(checkpoint: Checkpoint, space: str) -> Checkpoint:
     spec = checkpoint.spec
     norms = [norm for norm in spec.norms.values() if norm.space == space]
     others = [op.name for op in spec.ops(space) if op not in {norm.op for norm in norms}]
-    others += [x.name for x in spec.readers(None) if spec.leaves[x.weight].dim(space, Rep.COV) is not None]
+    others += [reader.name for reader in spec.raw_readers(space)]
     if not norms or others or any(norm.kind != "layer" for norm in norms):
         raise NotExpressible(
             "Something other than LayerNorm reads the space and sees its mean",

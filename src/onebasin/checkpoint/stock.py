@@ -39,9 +39,9 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
     config.initializer_range = 0.02  # of weights that are all replaced
     config._experts_implementation = EXPERTS
     kind = getattr(transformers, spec.architecture)
-    model = kind._from_config(config, attn_implementation=attention_of(kind))
+    model = kind._from_config(config, attn_implementation=attention_of(kind)).to(dtype)
     _take_out_absent(model, spec)
-    if isinstance(spec.inputs, Tokens) and model.config.pad_token_id is None:
+    if isinstance(spec.reads, Tokens) and model.config.pad_token_id is None:
         model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row
     if dtype == torch.float64:
         all_in_float64(model)
@@ -105,17 +105,18 @@ class _KeepFloat64(TorchFunctionMode):
 
 
 def probe_inputs(spec: ModelSpec, *, batch: int = 4, length: int = 16, seed: int = 0) -> dict[str, Tensor]:
-    """Random inputs of the model's own kind: token ids, or white-noise images."""
+    """Random inputs of the model's own kinds: token ids, or white-noise images."""
     generator = torch.Generator().manual_seed(seed)
-    match spec.inputs:
-        case Tokens(vocabulary, positions):
-            shape = (batch, min(length, positions))
-            ids = torch.randint(vocabulary, shape, generator=generator)
-            return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        case Images(channels, height, width):
-            return {
-                "pixel_values": torch.randn(batch, channels, height, width, generator=generator, dtype=torch.float64)
-            }
+    found: dict[str, Tensor] = {}
+    for name, kind in spec.inputs.items():
+        match kind:
+            case Tokens(vocabulary, positions):
+                ids = torch.randint(vocabulary, (batch, min(length, positions)), generator=generator)
+                found |= {name: ids, name.replace("input_ids", "attention_mask"): torch.ones_like(ids)}
+            case Images(channels, height, width):
+                shape = (batch, channels, height, width)
+                found[name] = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return found
 
 
 @torch.no_grad()

@@ -118,5 +118,5 @@ def _made_up(models: Sequence[Checkpoint], seed: int, device: torch.device) -> T
     from onebasin.spec import Images
     from onebasin.tasks import synthetic_task
 
-    few = PICTURES if isinstance(models[0].spec.inputs, Images) else TEXTS
+    few = PICTURES if isinstance(models[0].spec.reads, Images) else TEXTS
     return synthetic_task(models, samples=few if device.type == "cpu" else None, seed=seed, device=device)

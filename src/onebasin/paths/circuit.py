@@ -168,7 +168,9 @@ def check_circuits(a: ModelSpec, b: ModelSpec) -> None:
                 found=b.family(space),
                 next_step="use the factor path",
             )
-    linears = [a.linears[x] for attention in a.attentions for x in (*attention.queries, *attention.keys, attention.value)]
+    linears = [
+        a.linears[x] for attention in a.attentions for x in (*attention.queries, *attention.keys, attention.value)
+    ]
     spaces = (axis.space for linear in linears for _, axis in a.leaves[linear.weight].spaces())
     for space in (name for name in spaces if name not in a.streams):
         bends = [op.name for op in a.ops(space) if op not in PLAIN]

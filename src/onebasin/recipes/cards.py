@@ -27,7 +27,7 @@ def card_of(plan: Plan, report: Mapping[str, Any], written: Path, part: str) -> 
     recipe, method = plan.alignment
     names = [name_of(model.path) for model in recipe.models]
     spec, out = plan.models[0].spec, Path(str(recipe.write.out))
-    loader, pipeline = pipeline_of(spec.architecture, images=isinstance(spec.inputs, Images))
+    loader, pipeline = pipeline_of(spec.architecture, images=isinstance(spec.reads, Images))
     licence, said = common_licence(
         [plain_text(name) for name in names], [read_licence(model.store.folder) for model in plan.models]
     )

@@ -65,7 +65,7 @@ def check_outputs(models: Mapping[str, tuple[Checkpoint, Task]]) -> None:
 
 def outputs(checkpoint: Checkpoint, task: Task) -> int:
     """How many classes or tokens a model tells apart."""
-    reads = checkpoint.spec.inputs
+    reads = checkpoint.spec.reads
     return reads.vocabulary if isinstance(reads, Tokens) and task.labels.ndim > 1 else class_count(checkpoint)
 
 

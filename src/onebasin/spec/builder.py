@@ -36,7 +36,9 @@ class Head:
 class Builder:
     """Collects a table.  `at` gives the same table under a key prefix; `build` checks and freezes it."""
 
-    def __init__(self, prefix: str, head: Head, tie: bool, inputs: Tokens | Images, sizes: dict[str, int]) -> None:
+    def __init__(
+        self, prefix: str, head: Head, tie: bool, inputs: Mapping[str, Tokens | Images], sizes: dict[str, int]
+    ) -> None:
         self.head, self.tied = head, tie and head.vocabulary
         self.prefix = prefix if head.key else ""
         self._key, self._name = self.prefix, ""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from types import EllipsisType
 
 from onebasin.errors import LayoutMismatch, UnclaimedTensor
 from onebasin.families import Rep
@@ -85,9 +86,9 @@ class View:
         return _stored_shape(self.stored, self.sizes)
 
     @property
-    def rows(self) -> slice:
-        """The rows of the stored tensor that it covers."""
-        return slice(self.start, self.start + self.shape[0])
+    def rows(self) -> slice | EllipsisType:
+        """The rows of the stored tensor that it covers; a single number has none."""
+        return slice(self.start, self.start + self.shape[0]) if self.shape else ...
 
 
 @cache
@@ -200,8 +201,8 @@ def check_partition(key: str, leaves: Iterable[Leaf]) -> tuple[int, ...]:
         if start != end or shapes[-1][1:] != shapes[0][1:]:
             what, expected = "The table leaves rows unclaimed or claims some twice", f"the next part at row {end}"
             raise LayoutMismatch(what, tensor=key, expected=expected, found=start, next_step=GUIDE)
-        end = start + shapes[-1][0]
-    return (end, *shapes[0][1:])
+        end = start + sum(shapes[-1][:1])
+    return (end, *shapes[0][1:]) if shapes[0] else ()
 
 
 def _check_block(key: str, leaves: list[Leaf]) -> tuple[int, ...]:

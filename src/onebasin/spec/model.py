@@ -120,7 +120,7 @@ class ModelSpec:
     norms: Mapping[str, Norm]
     attentions: tuple[Attention, ...]
     mirrors: tuple[Mirror, ...]
-    inputs: Tokens | Images
+    inputs: Mapping[str, Tokens | Images]  # argument of the model -> what it is
     outputs: Mapping[str, Axis | None]  # output name -> the space its last axis lives in
     constants: Mapping[str, object]  # numbers of the forward pass that two models must share
     prefix: str = ""
@@ -135,6 +135,12 @@ class ModelSpec:
         check_fibres(self)
         check_readers(self)
         check_scales(self)
+
+    @property
+    def reads(self) -> Tokens | Images | None:
+        """What the model reads, if that is of one kind."""
+        kinds = list(self.inputs.values())
+        return kinds[0] if len({type(kind) for kind in kinds}) == 1 else None
 
     @cached_property
     def parts(self) -> Mapping[str, Sequence[Leaf]]:
@@ -207,9 +213,12 @@ class ModelSpec:
         size = self.spaces[space].size
         return self.family(space).dimension(size, size) * (self.fibres(space) or 1)
 
-    def readers(self, norm: str | None) -> list[Linear]:
-        """The linear maps that read what a norm wrote; those of None read what no norm wrote."""
+    def readers(self, norm: str) -> list[Linear]:
         return list(self._reading.get(norm, ()))
+
+    def raw_readers(self, space: str) -> list[Linear]:
+        """What reads the stream itself, and not what a norm makes of it."""
+        return [x for x in self._reading.get(None, ()) if self.leaves[x.weight].dim(space, Rep.COV) is not None]
 
     def writers(self, space: str) -> list[Leaf]:
         """The leaves whose sum is the stream: vectors of `space` that are not parameters of a norm."""
@@ -219,16 +228,21 @@ class ModelSpec:
         ]
 
     @property
+    def gains(self) -> list[Norm | Scale]:
+        """All that multiplies every coordinate of a space by a number of its own."""
+        return [*self.norms.values(), *self.scales.values()]
+
+    @property
     def unit_gains(self) -> list[str]:
         """The norms and scales that `with_unit_gains` was asked for."""
-        return [x.name for x in (*self.norms.values(), *self.scales.values()) if x.unit]
+        return [x.name for x in self.gains if x.unit]
 
     def with_unit_gains(self, names: Iterable[str]) -> ModelSpec:
         """The spec after γ of norms, or λ of scales, became all ones: it labels nothing more, and the family grows."""
         names = set(names)
         norms = {name: replace(norm, unit=True) for name, norm in self.norms.items() if name in names}
         scales = {name: replace(scale, unit=True) for name, scale in self.scales.items() if name in names}
-        gains = [self.leaves[x.gain] for x in (*norms.values(), *scales.values()) if x.gain is not None]
+        gains = [self.leaves[x.gain] for x in self.gains if x.name in names and x.gain is not None]
         fixed = {leaf.name: replace(leaf, axes=tuple((x, None, a, b) for x, _, a, b in leaf.axes)) for leaf in gains}
         return replace(
             self, norms={**self.norms, **norms}, scales={**self.scales, **scales}, leaves={**self.leaves, **fixed}

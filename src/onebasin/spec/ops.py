@@ -102,5 +102,13 @@ def gain_product() -> Op:
     return Op("query gain · key gain", fam.SIGNED_SCALING, "only the product of the two gains is seen")
 
 
+def angle() -> Op:
+    return Op("angle between answers", fam.ORTHOGONAL, "keeps lengths and angles")
+
+
+def returned() -> Op:
+    return Op("returned as it is", fam.INVERTIBLE, "the model's answer is a vector of the space, its mean included")
+
+
 def tied() -> Op:
     return Op("tied input and output embedding", fam.ORTHOGONAL, "one tensor is vector and covector at once")

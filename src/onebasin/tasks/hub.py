@@ -37,7 +37,7 @@ def rows_task(
     """The rows of a `datasets.Dataset`; `columns` says which column is the image, the text and the label."""
     column = partial(_column, rows, dataset=about["source"], columns=columns or {})
     kind = head_of(checkpoint)
-    reads = checkpoint.spec.inputs
+    reads = checkpoint.spec.reads
     if isinstance(reads, Images):
         images = column("image")
         pictures = [lambda i=i: as_pixels(rows[i][images], reads.channels) for i in range(len(rows))]

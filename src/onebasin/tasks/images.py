@@ -30,14 +30,14 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", "
 
 def reads_images(checkpoint: Checkpoint) -> Images:
     """What the model reads, which must be images."""
-    if not isinstance(checkpoint.spec.inputs, Images):
+    if not isinstance(checkpoint.spec.reads, Images):
         raise BadTask(
             f"{checkpoint.spec.architecture} does not read images",
             expected="a model that reads images",
-            found=type(checkpoint.spec.inputs).__name__.lower(),
+            found=" and ".join(type(kind).__name__.lower() for kind in checkpoint.spec.inputs.values()),
             next_step="give it a text task: text:FILE, labelled:FILE or builtin:python",
         )
-    return checkpoint.spec.inputs
+    return checkpoint.spec.reads
 
 
 def image_task(

@@ -74,7 +74,7 @@ def _parts(batch: Any, checkpoint: Checkpoint, number: int) -> Batch:
     import transformers
 
     takes = inspect.signature(getattr(transformers, checkpoint.spec.architecture).forward).parameters
-    main = PIXELS if isinstance(checkpoint.spec.inputs, Images) else TOKENS
+    main = PIXELS if isinstance(checkpoint.spec.reads, Images) else TOKENS
     over_inputs = isinstance(batch, Mapping)
     if isinstance(batch, Mapping):
         given, labels = batch, batch.get("labels", batch.get("label"))
@@ -122,7 +122,9 @@ def _joined(parts: list[Tensor], key: str, checkpoint: Checkpoint) -> Tensor:
 
 def _check_inputs(inputs: Mapping[str, Tensor], checkpoint: Checkpoint) -> None:
     """The model can read them, and knows what is padding."""
-    reads = checkpoint.spec.inputs
+    reads = checkpoint.spec.reads
+    if reads is None:
+        return
     if isinstance(reads, Images):
         size, there = (reads.channels, reads.height, reads.width), tuple(inputs[PIXELS].shape[1:])
         if there != size:

@@ -41,7 +41,7 @@ def synthetic_task(
     if samples is not None and samples > MADE:
         raise too_few(samples, MADE, SYNTHETIC)
     first = models[0]
-    if isinstance(first.spec.inputs, Images):
+    if isinstance(first.spec.reads, Images):
         return _pictures(first, samples or PICTURES, seed)
     size = sequence_length(first, length, LONGEST)
     if head_of(first) == LANGUAGE:

@@ -19,14 +19,14 @@ _FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", 
 
 def reads_tokens(checkpoint: Checkpoint) -> Tokens:
     """What the model reads, which must be tokens."""
-    if not isinstance(checkpoint.spec.inputs, Tokens):
+    if not isinstance(checkpoint.spec.reads, Tokens):
         raise BadTask(
             f"{checkpoint.spec.architecture} does not read text",
             expected="a model that reads tokens",
-            found=type(checkpoint.spec.inputs).__name__.lower(),
+            found=" and ".join(type(kind).__name__.lower() for kind in checkpoint.spec.inputs.values()),
             next_step="give it an image task: images:FILE.npz, images:FOLDER or builtin:shapes",
         )
-    return checkpoint.spec.inputs
+    return checkpoint.spec.reads
 
 
 def tokenizer_of(checkpoint: Checkpoint) -> Any | None:

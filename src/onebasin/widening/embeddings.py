@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass
 
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
-from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, ROTARY, Rep
+from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, Rep
 from onebasin.spec import ModelSpec
 from onebasin.spec.ops import (
     elementwise,
@@ -94,7 +94,7 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
         )
     if any(norm.space == name for norm in small.norms.values()):
         return _stream(name, small, large)
-    source = _rotary(name, n, m, rope() in ops) if small.family(name) <= ROTARY else _padded(n, m)
+    source = _rotary(name, n, m, rope() in ops) if turned(small, name) else _padded(n, m)
     if qk_norm() in ops or joint_qk_norm() in ops:
         return Embedding(source, *_growth(name, small, large))
     if gain_product() in ops:
@@ -123,6 +123,11 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
     return Embedding(source, query_factor)
 
 
+def turned(spec: ModelSpec, space: str) -> bool:
+    """Whether the space has rotary positions."""
+    return any(op in spec.ops(space) for op in (rope(), rope(False)))
+
+
 def _growth(name: str, small: ModelSpec, large: ModelSpec) -> tuple[float, float]:
     """√(m/n) of what a norm of queries and one of keys take the mean over; `name` is their space or that of the gains.
 
@@ -141,10 +146,14 @@ def _root(small: ModelSpec, large: ModelSpec, spaces: list[str]) -> float:
 
 def _check_heads(name: str, small: ModelSpec, split: bool) -> None:
     """There may be more of these heads, and copies if `split`."""
-    joint = any(joint_qk_norm() in small.ops(x) for x in small.spaces if small.spaces[x].base in (name, small.spaces[name].base))
+    joint = any(
+        joint_qk_norm() in small.ops(x) for x in small.spaces if small.spaces[x].base in (name, small.spaces[name].base)
+    )
     if head_slopes() in small.ops(name) or (joint and split and head_sum() in small.ops(name)):
         raise NotExpressible(
-            "The number of heads cannot change" if not joint else "Copies of heads would count in the norm over all heads",
+            "The number of heads cannot change"
+            if not joint
+            else "Copies of heads would count in the norm over all heads",
             space=name,
             found=", ".join(op.name for op in small.ops(name)),
             next_step="leave the number of heads as it is" if not joint else "fill with zero heads",
@@ -171,7 +180,7 @@ def _stream(name: str, small: ModelSpec, large: ModelSpec) -> Embedding:
 def _free(spec: ModelSpec, space: str) -> bool:
     """Whether norms alone read the space and all their gains are folded: its writers decide its mean and its length."""
     kept = any(norm.blocked or not norm.unit for norm in spec.norms.values() if norm.space == space)
-    return not kept and spec.family(space) in (ORTHOGONAL, ORTHOGONAL_ONES)
+    return not kept and not spec.raw_readers(space) and spec.family(space) in (ORTHOGONAL, ORTHOGONAL_ONES)
 
 
 def repeats(spec: ModelSpec, space: str) -> bool:

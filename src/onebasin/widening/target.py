@@ -10,9 +10,9 @@ from typing import Any
 from onebasin.archs import declare, lookup
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.errors import BadCheckpoint, Incompatible
-from onebasin.families import ROTARY, Rep
+from onebasin.families import Rep
 from onebasin.spec import ModelSpec
-from onebasin.widening.embeddings import repeats
+from onebasin.widening.embeddings import repeats, turned
 
 BOOKKEEPING = ("_name_or_path", "architectures", "dtype", "torch_dtype", "tie_word_embeddings", "transformers_version")
 
@@ -36,7 +36,10 @@ def target_config(checkpoint: Checkpoint, target: Mapping[str, Any] | object) ->
             found=f"{name} = {value!r}" + (f", which is {own[name]!r} here" if name in own else ""),
             next_step=f"did you mean {near[0]}?" if near and name not in own else "leave this setting out",
         )
-    return {**checkpoint.config, **{name: settings[name] for name in fields if name in settings}}
+    changed = {name: settings[name] for name in fields if name in settings}
+    follows = lookup(checkpoint.spec.model_type, [checkpoint.spec.architecture])[0].follows
+    after = {name: changed[other] for name, other in follows.items() if other in changed and own[name] == own[other]}
+    return {**checkpoint.config, **changed, **after}
 
 
 def target_spec(small: ModelSpec, config: Mapping[str, Any]) -> ModelSpec:
@@ -92,7 +95,7 @@ def common_config(*specs: ModelSpec) -> dict[str, Any]:
     size = {role: max(own[role] for own in sizes) for role in sizes[0] if all(role in own for own in sizes)}
     queries = max(own["heads"] // own["kv_heads"] for own in sizes)
     size["heads"] = size["kv_heads"] * queries
-    rotary = any(first.family(name) <= ROTARY for name in first.spaces)
+    rotary = any(turned(first, name) for name in first.spaces)
     head_step = math.lcm(*(own["head"] for own in sizes)) if rotary else 1
     repeating = any(repeats(spec, places_of(spec)["residual"]) for spec in specs)
     step = math.lcm(*(own["residual"] for own in sizes)) if repeating else 1

@@ -66,7 +66,7 @@ def to_one_size(*models: Checkpoint) -> tuple[Checkpoint, ...]:
 def gain_leaves(spec: ModelSpec) -> set[str]:
     """Gains are one where there was nothing; every other tensor is zero there."""
     inside = {space for space in spec.spaces if gain_product() in spec.ops(space)}
-    folded = {str(x.gain) for x in (*spec.norms.values(), *spec.scales.values())}
+    folded = {str(x.gain) for x in spec.gains}
     return folded | {x.name for space in inside for x in spec.touching[space]}
 
 
