@@ -98,7 +98,11 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
     if qk_norm() in ops or joint_qk_norm() in ops:
         return Embedding(source, *_growth(name, small, large))
     if gain_product() in ops:
-        return Embedding(source, 1.0, query_factor / math.prod(_growth(name, small, large)))
+        of_queries, of_keys = _growth(name, small, large)
+        if elementwise("clip") in ops:  # which sees each of the two, and not their product alone
+            _check_unscaled(name, small, large, query_factor)
+            return Embedding(source, 1 / of_queries, 1 / of_keys)
+        return Embedding(source, 1.0, query_factor / (of_queries * of_keys))
     if expert_sum() in ops and m != n:
         raise NotExpressible(
             "The number of experts cannot change",
@@ -112,20 +116,25 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
         if m > n:
             _check_heads(name, small, split)
         return _split(n, m) if split else Embedding(source)
-    if query_factor != 1 and elementwise("clip") in ops:
-        raise NotExpressible(
-            "Queries that are clipped cannot be scaled, as wider heads would need",
-            space=name,
-            expected=n,
-            found=m,
-            next_step="leave the head width as it is",
-        )
+    if elementwise("clip") in ops:
+        _check_unscaled(name, small, large, query_factor)
     return Embedding(source, query_factor)
 
 
 def turned(spec: ModelSpec, space: str) -> bool:
     """Whether the space has rotary positions."""
     return any(op in spec.ops(space) for op in (rope(), rope(False)))
+
+
+def _check_unscaled(name: str, small: ModelSpec, large: ModelSpec, query_factor: float) -> None:
+    if query_factor != 1:
+        raise NotExpressible(
+            "Queries that are clipped cannot be scaled, as wider heads would need",
+            space=name,
+            expected=small.spaces[name].size,
+            found=large.spaces[name].size,
+            next_step="leave the head width as it is",
+        )
 
 
 def _growth(name: str, small: ModelSpec, large: ModelSpec) -> tuple[float, float]:
