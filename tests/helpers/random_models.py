@@ -83,6 +83,13 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
         case "qwen3":
             grouped["head_dim"] = n["width"] + 2
             return transformers.Qwen3Config(**common, **text, **grouped, attention_bias=dice.pick(True, False))
+        case "t5":
+            return transformers.T5Config(
+                d_model=hidden, d_kv=n["width"] + 2, d_ff=n["ffn"], num_layers=n["layers"], num_heads=n["heads"],
+                num_decoder_layers=dice.pick(1, 2), relative_attention_num_buckets=8, layer_norm_epsilon=eps,
+                feed_forward_proj=dice.pick("relu", "gated-gelu", "gated-silu"), tie_word_embeddings=tie,
+                vocab_size=n["vocabulary"], num_labels=3, relative_attention_max_distance=9, decoder_start_token_id=0,
+            )  # fmt: skip
         case "qwen3_moe" | "mixtral" | "qwen2_moe" | "olmoe":
             return mixture(model_type, dice, n, {**common, **text, **grouped})
         case "gemma3_text":
@@ -254,6 +261,8 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
 def random_model(name: str, config: transformers.PreTrainedConfig, seed: int) -> transformers.PreTrainedModel:
     torch.manual_seed(seed)
     model = getattr(transformers, name)(config)
+    if getattr(config, "scale_decoder_outputs", True) is False and hasattr(model, "lm_head"):  # T5: tied by the file
+        model.lm_head.weight, model.config.tie_word_embeddings = torch.nn.Parameter(model.lm_head.weight.clone()), False
     randomise(model, seed)
     model.tie_weights()
     return model.eval()

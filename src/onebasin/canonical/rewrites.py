@@ -14,13 +14,13 @@ import torch
 from einops import einsum
 from torch import Tensor
 
-from onebasin.canonical.structure import untied_spec
+from onebasin.canonical.structure import untied_config, untied_spec
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.model import Recipe
 from onebasin.errors import NotExpressible
 from onebasin.families import Rep
 from onebasin.maps.indexed import along
-from onebasin.spec import Leaf, Linear, ModelSpec, Norm, Scale
+from onebasin.spec import Leaf, Linear, Mirror, ModelSpec, Norm, Scale
 from onebasin.spec.ops import bilinear
 
 LARGEST_OFFSET = 1e4  # larger ratios of offset to gain would cancel digits when the result is run in float32
@@ -32,9 +32,14 @@ def untie(checkpoint: Checkpoint) -> Checkpoint:
     if not spec.tied:
         return checkpoint
     loose = untied_spec(checkpoint)
-    source = {mirror.key: mirror.of for mirror in spec.mirrors}
-    copies = {key: checkpoint.leaves[source[key]] for key in loose.leaves if key not in spec.leaves}
-    return checkpoint.derive(copies, spec=loose, config={**checkpoint.config, "tie_word_embeddings": False})
+    source = {mirror.key: mirror for mirror in spec.mirrors}
+    copies = {key: partial(_copy, checkpoint, source[key]) for key in loose.leaves if key not in spec.leaves}
+    return checkpoint.derive(copies, spec=loose, config=untied_config(checkpoint))
+
+
+def _copy(checkpoint: Checkpoint, mirror: Mirror) -> Tensor:
+    tensor = checkpoint[mirror.of]
+    return tensor if mirror.times == 1 else mirror.times * tensor
 
 
 def keeps_offset(checkpoint: Checkpoint, norm: Norm) -> bool:

@@ -50,7 +50,7 @@ class Checkpoint(Shared):
         lookup(config.get("model_type"), config.get("architectures"))
         store = Store.open(folder)
         check_numbers(config, store)
-        spec, names = declare(transformers_config(config)).bind(store.headers)
+        spec, names = declare(transformers_config(config), stored=store.headers).bind(store.headers)
         check_headers(spec, {key: store.headers[name] for key, name in names.items()}, folder)
         stored = {key: (name, store.headers[name].dtype) for key, name in names.items()}
         leaves = {leaf.name: _reader(spec, store, names, leaf) for leaf in spec.leaves.values()}

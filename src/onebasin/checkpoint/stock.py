@@ -38,6 +38,7 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
     config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False  # outputs by name
     config.initializer_range = 0.02  # of weights that are all replaced
     config._experts_implementation = EXPERTS
+    config.tie_word_embeddings = spec.tied  # some configurations leave it to the file
     kind = getattr(transformers, spec.architecture)
     model = kind._from_config(config, attn_implementation=attention_of(kind)).to(dtype)
     _take_out_absent(model, spec)
@@ -110,8 +111,11 @@ def probe_inputs(spec: ModelSpec, *, batch: int = 4, length: int = 16, seed: int
     found: dict[str, Tensor] = {}
     for name, kind in spec.inputs.items():
         match kind:
-            case Tokens(vocabulary, positions):
+            case Tokens(vocabulary, positions, end):
                 ids = torch.randint(vocabulary, (batch, min(length, positions)), generator=generator)
+                if end is not None:
+                    ids = torch.where(ids == end, (end + 1) % vocabulary, ids)
+                    ids[:, -1] = end
                 found |= {name: ids, name.replace("input_ids", "attention_mask"): torch.ones_like(ids)}
             case Images(channels, height, width):
                 shape = (batch, channels, height, width)

@@ -39,7 +39,7 @@ def excerpt(model: Checkpoint, layers: Sequence[int], tokens: int, without: Coll
     if getattr(config, "vocab_size", 0) > tokens:
         config.vocab_size = tokens
     names = {new: old for new, old in _names(model, layers).items() if old not in without}
-    spec, _ = declare(config).bind(names)
+    spec, _ = declare(config, tie=model.spec.tied).bind(names)
     leaves = {x.name: _reader(model, _renumbered(x.name, dict(enumerate(layers))), x) for x in spec.leaves.values()}
     stored = {key: model.stored[old] for key, old in names.items()}
     guessed = {"id2label", "label2id"} - set(model.config)  # names of classes that transformers makes up

@@ -31,6 +31,7 @@ class Head:
     bias: bool = False
     vocabulary: bool = False  # may share the input embedding
     pooled: bool = False  # reads the pooler instead of the stream
+    nested: bool = True  # the base model is a part of the class, and not its parts
 
 
 class Builder:
@@ -40,7 +41,7 @@ class Builder:
         self, prefix: str, head: Head, tie: bool, inputs: Mapping[str, Tokens | Images], sizes: dict[str, int]
     ) -> None:
         self.head, self.tied = head, tie and head.vocabulary
-        self.prefix = prefix if head.key else ""
+        self.prefix = prefix if head.key and head.nested else ""
         self._key, self._name = self.prefix, ""
         self._inputs, self._sizes = inputs, sizes
         self._spaces: dict[str, Space] = {}
@@ -58,6 +59,11 @@ class Builder:
         inner = copy.copy(self)
         inner._key, inner._name = key, name
         return inner
+
+    @property
+    def key(self) -> str:
+        """What stands before the names of tensors here."""
+        return self._key
 
     @property
     def root(self) -> Builder:
@@ -159,11 +165,11 @@ class Builder:
         space = gains.space if gains else None
         self._attentions.append(Attention(self._name + name, tuple(queries), tuple(keys), value, output, scaled, space))
 
-    def mirror(self, key: str, of: str, *, tied: bool) -> None:
-        self._mirrors.append(Mirror(key, of, tied))
+    def mirror(self, key: str, of: str, *, tied: bool, times: float = 1.0) -> None:
+        self._mirrors.append(Mirror(key, of, tied, times))
 
-    def tie(self, head: str, embedding: str) -> None:
-        self.mirror(head, embedding, tied=True)
+    def tie(self, head: str, embedding: str, times: float = 1.0) -> None:
+        self.mirror(head, embedding, tied=True, times=times)
         self._constants["tied embedding"] = embedding
 
     def constant(self, name: str, value: object) -> None:

@@ -84,19 +84,28 @@ class Attention:
 
 @dataclass(frozen=True)
 class Mirror:
-    """A stored entry that repeats leaf-bearing tensor `of`; `tied` entries must hold the same values."""
+    """A stored entry that repeats leaf-bearing tensor `of`; `tied` entries must hold the same values.
+
+    A head that is not tied does what this one does if it has `times` these values.
+    """
 
     key: str
     of: str
     tied: bool
+    times: float = 1.0
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The model reads token ids."""
+    """The model reads token ids; where it looks for the `end` of a text, that token stands there and nowhere else."""
 
     vocabulary: int
     positions: int
+    end: int | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.vocabulary, self.positions
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,10 @@ class Images:
     channels: int
     height: int
     width: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.channels, self.height, self.width
 
 
 @dataclass(frozen=True)
