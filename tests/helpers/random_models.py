@@ -261,8 +261,10 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
 def random_model(name: str, config: transformers.PreTrainedConfig, seed: int) -> transformers.PreTrainedModel:
     torch.manual_seed(seed)
     model = getattr(transformers, name)(config)
-    if getattr(config, "scale_decoder_outputs", True) is False and hasattr(model, "lm_head"):  # T5: tied by the file
-        model.lm_head.weight, model.config.tie_word_embeddings = torch.nn.Parameter(model.lm_head.weight.clone()), False
+    if hasattr(config, "scale_decoder_outputs") and not (config.scale_decoder_outputs and config.tie_word_embeddings):
+        config.scale_decoder_outputs = config.tie_word_embeddings = False
+        if hasattr(model, "lm_head"):  # T5: tied or not by what is in the file
+            model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
     randomise(model, seed)
     model.tie_weights()
     return model.eval()

@@ -111,16 +111,21 @@ def probe_inputs(spec: ModelSpec, *, batch: int = 4, length: int = 16, seed: int
     found: dict[str, Tensor] = {}
     for name, kind in spec.inputs.items():
         match kind:
-            case Tokens(vocabulary, positions, end):
-                ids = torch.randint(vocabulary, (batch, min(length, positions)), generator=generator)
-                if end is not None:
-                    ids = torch.where(ids == end, (end + 1) % vocabulary, ids)
-                    ids[:, -1] = end
+            case Tokens(vocabulary, positions):
+                ids = ended(torch.randint(vocabulary, (batch, min(length, positions)), generator=generator), kind)
                 found |= {name: ids, name.replace("input_ids", "attention_mask"): torch.ones_like(ids)}
             case Images(channels, height, width):
                 shape = (batch, channels, height, width)
                 found[name] = torch.randn(shape, generator=generator, dtype=torch.float64)
     return found
+
+
+def ended(ids: Tensor, kind: Tokens | Images) -> Tensor:
+    """Texts with the token that ends them at their end, and nowhere else, where the model looks for it."""
+    if not isinstance(kind, Tokens) or kind.end is None:
+        return ids
+    others = torch.where(ids == kind.end, (kind.end + 1) % kind.vocabulary, ids)
+    return torch.cat([others[:, :-1], torch.full_like(ids[:, :1], kind.end)], 1)
 
 
 @torch.no_grad()

@@ -31,6 +31,8 @@ def excerpt(model: Checkpoint, layers: Sequence[int], tokens: int, without: Coll
     """
     config = transformers_config(model.config)
     config.num_hidden_layers = len(layers)
+    if getattr(config, "num_decoder_layers", None):
+        config.num_decoder_layers = sum(i < config.num_decoder_layers for i in layers)
     if getattr(config, "layer_types", None):
         config.layer_types = [config.layer_types[i] for i in layers]
     if getattr(config, "mlp_only_layers", None) is not None:
