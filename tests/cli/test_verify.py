@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 
+import torch
+
+from helpers.random_models import config_of, random_model
+from onebasin.alignment import Alignment
 from onebasin.maps import Orthogonal
 from onebasin.verification import verify as verification
 
@@ -12,7 +16,7 @@ def test_verify_holds(cli, pristine):
     code, out, err = cli("verify", pristine / "a", "--seed", "3")
     assert (code, err) == (0, "")
     assert "promise holds" in out
-    assert "layers.0.qk" in out
+    assert "layers.*.qk" in out
     code, out, _ = cli("verify", pristine / "a", "--seed", "3", "--json", "--quiet")
     report = json.loads(out)
     assert (code, report["holds"]) == (0, True)
@@ -36,3 +40,26 @@ def test_a_wrong_map_is_found(cli, pristine, monkeypatch):
     report = json.loads(out)
     assert (code, report["holds"]) == (1, False)
     assert {space for space, drift in report["per_space"].items() if drift > 1e-9} == {"residual"}
+
+
+def test_the_layer_that_drifts_is_named(cli, tmp_path, monkeypatch):
+    """One map of one layer is off: its kind drifts, and of its spaces that one alone."""
+    config = config_of("llama", 0)
+    config.num_hidden_layers = 2
+    random_model("LlamaForCausalLM", config, 0).save_pretrained(tmp_path)
+    draw = Alignment.random
+
+    def wrong(spec, seed):
+        found = draw(spec, seed)
+        eye = torch.eye(spec.spaces["layers.1.ov"].size, dtype=torch.float64)
+        stretched = Orthogonal(1.01 * eye.expand(spec.fibres("layers.1.ov"), -1, -1))
+        return Alignment({**found.maps, "layers.1.ov": stretched}, found.bases)
+
+    monkeypatch.setattr(verification.Alignment, "random", wrong)
+    code, out, _ = cli("verify", tmp_path, "--json")
+    report = json.loads(out)
+    assert code == 1
+    assert {space for space, drift in report["per_space"].items() if drift > 1e-9} == {"layers.*.ov", "layers.1.ov"}
+    assert "layers.0.ov" in report["per_space"]
+    assert set(report["displacement"]) == set(report["per_space"])
+    assert report["displacement"]["layers.*.ov"] == max(report["displacement"][f"layers.{i}.ov"] for i in (0, 1))

@@ -25,7 +25,8 @@ def verify(
 ) -> None:
     """Draw random symmetries of a model and measure how far its outputs move.
 
-    A random element of every space at once, in float64, float32 and the stored dtype; then each space alone in float64.
+    A random element of every space at once, in float64, float32 and the stored dtype; then each kind of space alone in
+    float64, and each of its layers where a kind fails.
     Exit code 1 if the float64 outputs move by more than 1e-9.
     """
     from onebasin.checkpoint import Checkpoint
@@ -46,7 +47,7 @@ def verify(
 def _print(result: Verification) -> None:
     from onebasin.verification.verify import PROMISE
 
-    together, alone = "all spaces at once", "one space, float64"
+    together, alone = "all spaces at once", "one kind of space, float64"
     floors = [(dtype, f"{drift:.1e}", f"{result.rounding[dtype]:.1e}") for dtype, drift in result.drift.items()]
     moved = [(space, f"{drift:.1e}", f"{result.displacement[space]:.2f}") for space, drift in result.per_space.items()]
     print_table((together, "output drift", "rounding alone"), floors, left=(together,))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from onebasin.ensemble.compatibility import obstacles
 from onebasin.ensemble.memory import MODELS, lacking, memory_of
 from onebasin.ensemble.obstacle import Obstacle
 from onebasin.spec import ModelSpec
+from onebasin.spec.model import kind_of
 
 STRANGER = 0.1  # cosine of layers from which on they have a common ancestor (docs/do-i-need-this.md)
 
@@ -50,14 +50,14 @@ class Inspection:
             return f"not ready: {missing}; next: use a larger machine"
         if len(names) == 1:
             return f"ready; next: onebasin verify {names[0]}, or onebasin inspect {names[0]} B with the model to align"
-        if self.verdict == "between":
+        if self.verdict in ("common ancestor", "between"):
             step = f"onebasin barrier {' '.join(names)} --task ...; align them only if the loss rises"
             return f"ready, if an alignment is needed; next: {step}"
         return f"ready: nothing blocks an alignment; next: onebasin align {' '.join(names)} -o OUT"
 
     @property
     def verdict(self) -> str | None:
-        """What the weights say, where they were compared: one basin, between, independent, not comparable."""
+        """What the weights say, where they were compared: see `likeness.Verdict`."""
         return str(self.report["weights"]["verdict"]) if "weights" in self.report else None
 
     def _without_us(self) -> str:
@@ -122,8 +122,10 @@ def say_weights(weights: dict[str, Any]) -> str:
     if weights["verdict"] == "independent":
         return f"independent: no common ancestor is visible ({found})"
     related = sum(layer["stored"] >= STRANGER for layer in layers)
-    seen = f"a common ancestor is visible in {related} of {len(layers)} layers"
-    return f"between: {seen}, but the models have gone far from it ({found})"
+    seen = f"visible in {related} of {len(layers)} layers"
+    if weights["verdict"] == "common ancestor":
+        return f"common ancestor: {seen}, but the models have gone far from it ({found})"
+    return f"between: a common ancestor is {seen}, and not in the others ({found})"
 
 
 def describe_pair(a: Checkpoint, b: Checkpoint) -> dict[str, Any]:
@@ -166,6 +168,6 @@ def kinds(spaces: list[dict[str, Any]]) -> list[tuple[str, int, dict[str, Any]]]
     """Spaces that differ only in their layer, together: (name with the layer range, count, one of them)."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for space in spaces:
-        kind = re.sub(r"layers\.\d+\.", "layers.*.", space["name"])
+        kind = kind_of(space["name"])
         groups.setdefault((kind, space["size"], space["fibres"], space["family"]), []).append(space)
     return [(kind, len(members), members[0]) for (kind, *_), members in groups.items()]

@@ -26,7 +26,7 @@ from onebasin.linalg import assign
 Model = Checkpoint | Store
 """A checkpoint, or the stored tensors of one that no table describes."""
 
-Verdict = Literal["one basin", "between", "independent", "not comparable"]
+Verdict = Literal["one basin", "common ancestor", "between", "independent", "not comparable"]
 
 NEAR = 0.9  # median cosine of layers that can be averaged as they are: docs/do-i-need-this.md has the measurements
 OUTLIERS = 0.1  # the share of layers that may differ from the verdict
@@ -61,13 +61,18 @@ class Likeness:
 
     @property
     def verdict(self) -> Verdict:
-        """What all layers say, up to one in ten; "between" where they disagree, or lie between the bounds."""
+        """What all layers say, up to one in ten; "between" where they disagree.
+
+        A common ancestor from which the models have gone far is not enough for one basin.
+        """
         if not self.layers:
             return "not comparable"
         ranked = sorted(layer.stored for layer in self.layers)
         few = int(OUTLIERS * len(ranked))
         if ranked[few] >= NEAR:
             return "one basin"
+        if ranked[few] >= STRANGER:
+            return "common ancestor"
         return "independent" if ranked[-1 - few] < STRANGER else "between"
 
     def with_matched(self, matched: dict[str, float], note: str | None) -> Likeness:

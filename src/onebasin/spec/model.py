@@ -19,6 +19,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+def kind_of(space: str) -> str:
+    """The name of a space without the number of its layer: `layers.*.ffn`."""
+    return re.sub(r"\.\d+\.", ".*.", space)
+
+
 @dataclass(frozen=True)
 class Linear:
     """y = W x + b: the leaves of W and b, the patterns of x and y as the module sees them, the norm that wrote x.
@@ -192,6 +197,14 @@ class ModelSpec:
     def _norm_ops(self) -> Mapping[str, Sequence[Op]]:
         scales = ((scale.space, layer_scale()) for scale in self.scales.values() if not scale.unit)
         return _grouped((*((norm.space, norm.op) for norm in self.norms.values()), *scales))
+
+    @cached_property
+    def kinds(self) -> dict[str, tuple[str, ...]]:
+        """Spaces that differ only in their layer, by a name with * for its number."""
+        found: dict[str, list[str]] = {}
+        for name in self.spaces:
+            found.setdefault(kind_of(name), []).append(name)
+        return {kind: tuple(names) for kind, names in found.items()}
 
     @cached_property
     def streams(self) -> frozenset[str]:

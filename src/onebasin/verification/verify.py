@@ -16,7 +16,7 @@ from torch import Tensor
 from onebasin.alignment import Alignment, transport
 from onebasin.canonical.form import canonicalize
 from onebasin.checkpoint import DTYPES, Checkpoint
-from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model
+from onebasin.checkpoint.stock import outputs, probe_inputs
 from onebasin.checkpoint.streamed import streamed_model
 from onebasin.spec import ModelSpec
 from onebasin.widening.pair import one_size
@@ -44,7 +44,8 @@ class Drifts(NamedTuple):
 @dataclass(frozen=True, repr=False)
 class Verification:
     """Largest output differences.  `drift[dtype]` is the moved model in that dtype against the original in float64;
-    `rounding[dtype]` is the original itself in that dtype, the floor that rounding alone sets."""
+    `rounding[dtype]` is the original itself in that dtype, the floor that rounding alone sets.  `per_space` is each
+    kind of space alone (`layers.*.ffn`), and each of its spaces where the kind drifts too far."""
 
     drift: dict[str, float]
     rounding: dict[str, float]
@@ -106,28 +107,34 @@ def drifts(
     for kind in sorted({"float64", "float32", *stored}, key=["float64", "float32", "bfloat16", "float16"].index):
         dtype = getattr(torch, kind)
         drift[kind] = output_drift(outputs_of(moved, dtype), reference, spec, alignment)
-        rounding[kind] = output_drift(run(dtype), reference, spec, alignment.only())
+        rounded = reference if dtype == torch.float64 else run(dtype)
+        rounding[kind] = output_drift(rounded, reference, spec, alignment.only())
     return Drifts(drift, rounding, size_of(reference))
 
 
 def verify(checkpoint: Checkpoint, *, seed: int = 0, tick: Callable[[str], None] = lambda step: None) -> Verification:
-    """Measure how far random symmetries move the outputs, all spaces together and each alone."""
+    """Measure how far random symmetries move the outputs: all spaces together, each kind alone over all layers, and,
+    where a kind breaks the promise, each of its spaces."""
     tick("reading weights")
     canonical = canonicalize(checkpoint)
-    form = canonical.checkpoint.in_memory()
+    form = canonical.checkpoint.kept_if_small()
     spec, inputs = form.spec, probe_inputs(form.spec, seed=seed)
     alignment = Alignment.random(spec, seed)
     tick("all spaces at once")
-    drift, rounding, _ = drifts(checkpoint, transport(form, alignment).in_memory(), alignment, seed=seed)
-    original = outputs(stock_model(checkpoint), spec, inputs)
-    per_space = {}
-    model = stock_model(form)
-    for space in spec.spaces:
-        tick(space)
-        one = alignment.only(space)
-        touched = {leaf.key for leaf in spec.leaves.values() if leaf.dim(space) is not None}
-        load_weights(model, transport(form, one), touched)
-        per_space[space] = output_drift(outputs(model, spec, inputs), original, spec, one)
-        load_weights(model, form, touched)
+    moved = transport(form, alignment).kept_if_small()
+    drift, rounding, scale = drifts(checkpoint, moved, alignment, seed=seed)
+    original = outputs(streamed_model(checkpoint), spec, inputs)
+
+    def moved_by(*spaces: str) -> float:
+        one = alignment.only(*spaces)
+        return output_drift(outputs(streamed_model(transport(form, one)), spec, inputs), original, spec, one)
+
+    far, per_space, displacement = alignment.displacement(), {}, {}
+    for kind, spaces in spec.kinds.items():
+        tick(kind)
+        per_space[kind], displacement[kind] = moved_by(*spaces), max(far[space] for space in spaces)
+        if len(spaces) > 1 and not keeps_promise(per_space[kind], scale):
+            per_space |= {space: moved_by(space) for space in spaces}
+            displacement |= {space: far[space] for space in spaces}
     refused = tuple(str(reason) for reason in canonical.refused)
-    return Verification(drift, rounding, per_space, alignment.displacement(), size_of(original), refused)
+    return Verification(drift, rounding, per_space, displacement, scale, refused)
