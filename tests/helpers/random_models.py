@@ -260,10 +260,13 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
 
 def random_model(name: str, config: transformers.PreTrainedConfig, seed: int) -> transformers.PreTrainedModel:
     torch.manual_seed(seed)
+    by_file = hasattr(config, "scale_decoder_outputs")  # T5: what is in the file decides whether the head is tied
+    own_head = by_file and not (config.scale_decoder_outputs and config.tie_word_embeddings)
+    config.tie_word_embeddings = by_file or config.tie_word_embeddings
     model = getattr(transformers, name)(config)
-    if hasattr(config, "scale_decoder_outputs") and not (config.scale_decoder_outputs and config.tie_word_embeddings):
+    if own_head:
         config.scale_decoder_outputs = config.tie_word_embeddings = False
-        if hasattr(model, "lm_head"):  # T5: tied or not by what is in the file
+        if hasattr(model, "lm_head"):
             model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
     randomise(model, seed)
     model.tie_weights()
