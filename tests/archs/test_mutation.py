@@ -97,6 +97,22 @@ TABLES: dict[str, tuple[str, Callable[[], transformers.PreTrainedConfig]]] = {
         "ModernBertForMaskedLM",
         lambda: transformers.ModernBertConfig(**{**GROUPED, "num_hidden_layers": 2}, **UNTIED, **MODERN),
     ),
+    "albert": (
+        "AlbertForMaskedLM",
+        lambda: transformers.AlbertConfig(**{**COMMON, "num_hidden_layers": 2}, **SQUARE, **TEXT, **UNTIED, embedding_size=12),
+    ),
+    "roformer": (
+        "RoFormerForTokenClassification",
+        lambda: transformers.RoFormerConfig(**COMMON, **SQUARE, **TEXT, embedding_size=24),
+    ),
+    "mpnet": ("MPNetModel", lambda: transformers.MPNetConfig(**{**COMMON, "num_hidden_layers": 2}, **SQUARE, **TEXT)),
+    "clip": (
+        "CLIPModel",
+        lambda: transformers.CLIPConfig(
+            text_config={**COMMON, **SQUARE, **TEXT, "eos_token_id": 2},
+            vision_config={**COMMON, **SQUARE, "image_size": 8, "patch_size": 4}, projection_dim=12,
+        ),
+    ),
     "dinov2": ("Dinov2ForImageClassification", lambda: transformers.Dinov2Config(**VIT, mlp_ratio=1)),
     "dinov3": (
         "DINOv3ViTModel",
@@ -381,6 +397,10 @@ LEDGER = {  # killed by a refusal, killed by the function, no-op by rule, equiva
     "roberta": (33, 68, 37, 15),
     "distilbert": (30, 65, 33, 13),
     "modernbert": (68, 142, 69, 17),
+    "albert": (31, 77, 47, 7),
+    "roformer": (27, 66, 39, 4),
+    "mpnet": (56, 124, 47, 25),
+    "clip": (71, 112, 72, 19),
     "dinov2": (52, 43, 41, 9),
     "dinov3": (43, 64, 37, 9),
     "deit": (45, 48, 35, 12),

@@ -26,10 +26,12 @@ from onebasin.spec.ops import angle
 EXACT, VISIBLE = 1e-9, 1e-3  # both relative to the size of the outputs
 
 SEEDS = {  # two seeds each: every space has at least two elements, every rotary part two frequencies
-    "bert": (2, 5), "camembert": (2, 5), "deit": (3, 6), "dinov2": (3, 6), "dinov3_vit": (3, 6),
-    "clip": (3, 6), "clip_text_model": (2, 5), "clip_vision_model": (3, 6),
-    "albert": (2, 5), "electra": (2, 5), "mpnet": (2, 5), "roformer": (2, 5), "distilbert": (2, 5), "modernbert": (2, 5), "roberta": (2, 5), "xlm-roberta": (2, 5), "gpt2": (2, 5), "gpt_neox": (1, 6), "llama": (1, 10), "mistral": (0, 5), "qwen2": (6, 10),
-    "qwen3": (1, 10), "vit": (3, 6), "mixtral": (0, 1), "olmoe": (0, 1), "qwen2_moe": (0, 5), "qwen3_moe": (0, 5), "t5": (1, 10),
+    "albert": (2, 5), "bert": (2, 5), "camembert": (2, 5), "clip": (3, 6), "clip_text_model": (2, 5),
+    "clip_vision_model": (3, 6), "deit": (3, 6), "dinov2": (3, 6), "dinov3_vit": (3, 6), "distilbert": (2, 5),
+    "electra": (2, 5), "gpt2": (2, 5), "gpt_neox": (1, 6), "llama": (1, 10), "mistral": (0, 5), "mixtral": (0, 1),
+    "modernbert": (2, 5), "olmoe": (0, 1), "qwen2_moe": (0, 5), "qwen3_moe": (0, 5), "t5": (1, 10),
+    "mpnet": (2, 5), "qwen2": (6, 10), "qwen3": (1, 10), "roberta": (2, 5), "roformer": (2, 5), "vit": (3, 6),
+    "xlm-roberta": (2, 5),
 }  # fmt: skip
 SETTINGS = (  # the first shape of each is tied and has every bias, the second is untied and has none
     {"is_decoder": False, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "qkv_bias": True,

@@ -1,4 +1,4 @@
-"""A forward pass in float64 stays there, whatever the model's code casts to, also where it is computed a second time."""
+"""A forward pass in float64 stays there, whatever the model's code casts to, also where it is computed again."""
 
 from __future__ import annotations
 

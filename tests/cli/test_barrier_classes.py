@@ -17,6 +17,9 @@ def test_every_class_is_measured(cli, tmp_path: Path, model_type: str, name: str
     a, b = (random_folder(tmp_path / x, model_type, name, 3, i) for i, x in enumerate("ab"))
     length = () if model_type == "vit" else ("--length", "5")
     code, out, err = cli("barrier", a, b, *FEW, *length)
+    if "no task has both" in err:
+        assert (code, name) == (2, "CLIPModel")
+        return
     assert code == 0, err
     found = json.loads(out)
     ends = list(found["ends"].values())

@@ -20,8 +20,8 @@ SYMMETRIES = DOCS / "symmetries.md"
 def test_the_page_of_symmetries_lists_the_operations():
     every = [
         ops.layer_norm(gain=False), ops.layer_norm(gain=True), ops.rms_norm(gain=False), ops.rms_norm(gain=True),
-        *(ops.elementwise(name) for name in ("gelu", "relu", "tanh", "linear")), ops.gated("silu"), ops.head_sum(), ops.expert_sum(),
-        ops.bilinear(), ops.rope(), ops.qk_norm(), ops.gain_product(), ops.tied(),
+        *(ops.elementwise(name) for name in ("gelu", "relu", "tanh", "linear")), ops.gated("silu"), ops.head_sum(),
+        ops.expert_sum(), ops.bilinear(), ops.rope(), ops.qk_norm(), ops.gain_product(), ops.tied(),
     ]  # fmt: skip
     makers = [
         name for name, make in vars(ops).items() if getattr(make, "__module__", "") == ops.__name__ and name != "Op"

@@ -29,12 +29,23 @@ def roles(spec: ModelSpec, **sizes: int) -> dict[str, int]:
 
 
 def growths(spec: ModelSpec) -> Iterator[dict[str, int]]:
-    """Each dimension alone, then all together.  Streams whose coordinates repeat grow by factors."""
+    """Each dimension alone, then all together.  Streams whose coordinates repeat grow by factors.
+
+    None where the model has no setting for it; heads with a stored table of positions keep their width.
+    """
+    same = roles(spec)
+    yield from (settings for settings in _growths(spec) if settings != same)
+
+
+def _growths(spec: ModelSpec) -> Iterator[dict[str, int]]:
+    if not fields_of(spec):
+        return
     now, rotary = sizes_of(spec), any("rotary" in op.name for s in spec.spaces.values() for op in s.ops)
     factors, tied = repeats(spec, "residual"), "head" not in fields_of(spec)
     queries = now["heads"] // now["kv_heads"]
     more = 2 * now["kv_heads"] if factors and tied else now["kv_heads"] + 1
     wider = (2 if factors and tied else 3) * now["head"] if rotary or (factors and tied) else now["head"] + 1
+    wider = now["head"] if any(not x.spaces() and "embed_positions" in x.key for x in spec.leaves.values()) else wider
     units = {role: size + 3 for role, size in now.items() if role.endswith("ffn")}
     every = {**units, "kv_heads": more, "heads": more * queries, "head": wider}
     yield roles(spec, **units)

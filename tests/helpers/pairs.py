@@ -10,7 +10,8 @@ CLASSES = {
     "gpt2": "GPT2LMHeadModel", "gpt_neox": "GPTNeoXForCausalLM", "llama": "LlamaForCausalLM",
     "mistral": "MistralForSequenceClassification", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
     "bert": "BertForMaskedLM", "vit": "ViTForImageClassification", "mixtral": "MixtralForCausalLM",
-    "olmoe": "OlmoeForCausalLM", "t5": "T5ForConditionalGeneration", "qwen2_moe": "Qwen2MoeForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM",
+    "olmoe": "OlmoeForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM",
+    "t5": "T5ForConditionalGeneration",
 }  # fmt: skip
 WIDE = {
     "vocab_size": 97,

@@ -39,12 +39,13 @@ FREE_OF_TORCH = (  # packages and modules: not even inside a function
     "ensemble/words", "match/options", "learn/options", "papers/options",
 )  # fmt: skip
 TORCH_INSIDE = ("methods",)  # help and recipes read them: only inside a function, and for types
+ORDINARY = {"clip"}  # model types that are words of all code: only their class names and capitals tell
 ROOT = ("__init__", "__main__")  # the public names, imported when first used, and the command line
 
 
 def name_pattern() -> re.Pattern[str]:
     """Model types as words or parts of snake_case, and the beginnings of their class names."""
-    words = {word for model_type in known() for word in (model_type, model_type.upper())}
+    words = {word for model_type in known() for word in (model_type, model_type.upper())} - ORDINARY
     stems = {re.split(r"Model|LMHead|For", name)[0] for names in known().values() for name in names}
     either = [rf"{word}(?![A-Za-z])" for word in words] + [rf"{stem}(?![a-z])" for stem in stems]
     return re.compile(rf"(?<![A-Za-z])(?:{'|'.join(sorted(either))})")

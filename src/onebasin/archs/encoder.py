@@ -1,4 +1,4 @@
-"""What encoders share: attention and FFN as plain linear maps, layers with the norm behind them, pooler, masked head."""
+"""What encoders share: attention and FFN as plain linear maps, layers with norms behind them, pooler, masked head."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ STORED: Names = ("attention.self.query", "attention.self.key", "attention.self.v
 
 def attention(
     l: Builder, cfg: Config, d: Axis, *, norm: str | None, names: Names = STORED,
-    bias: Sequence[bool] = (True,) * 4, positions: Sequence[Op] = (), interleaved: bool = False, heads: Axis | None = None,
+    bias: Sequence[bool] = (True,) * 4, positions: Sequence[Op] = (), interleaved: bool = False,
+    heads: Axis | None = None,
 ) -> str:  # fmt: skip
     """Heads of width k with query, key, value and output maps of these names; returns the last of them.
 

@@ -125,7 +125,7 @@ def _by_name(inputs: Inputs) -> Mapping[str, Tokens | Images]:
 
 
 def declare(config: Config, *, tie: bool | None = None, stored: Collection[str] = ()) -> ModelSpec:
-    """The table of a model with this configuration, whose file has the names `stored`; `tie` overrides what they say."""
+    """The table of a model of this configuration, whose file has the names `stored`; `tie` overrides what they say."""
     arch, name = lookup(config.model_type, config.architectures)
     tied = arch.ties(config, stored) if tie is None else tie
     try:

@@ -1,7 +1,7 @@
 """T5: one embedding for encoder and decoder makes their streams one; RMSNorm, no biases, scores that are not scaled.
 
-One table of biases for distances serves all layers of the encoder, one all layers of the decoder: heads are permuted in
-all of them together.  Those of cross attention are free.  The encoder's last norm is read by every layer of the decoder.
+One table of biases for distances serves all layers of the encoder, one all layers of the decoder: heads are permuted
+in all of them together.  Those of cross attention are free.  Every layer of the decoder reads the encoder's last norm.
 """
 
 from __future__ import annotations

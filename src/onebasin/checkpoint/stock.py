@@ -34,13 +34,14 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
 
     spec = checkpoint.spec
     config = transformers_config(checkpoint.config)
-    config.dtype = dtype  # in 4.x the only place that every part of the model looks at
+    for part in (config, *(getattr(config, name) for name in config.sub_configs)):
+        part.dtype = dtype  # in 4.x the only place that every part of the model looks at
     config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False  # outputs by name
     config.initializer_range = 0.02  # of weights that are all replaced
     config._experts_implementation = EXPERTS
     config.tie_word_embeddings = spec.tied  # some configurations leave it to the file
     kind = getattr(transformers, spec.architecture)
-    model = kind._from_config(config, attn_implementation=attention_of(kind)).to(dtype)
+    model = kind._from_config(config, attn_implementation=attention_of(kind))
     _take_out_absent(model, spec)
     if isinstance(spec.reads, Tokens) and model.config.pad_token_id is None:
         model.config.pad_token_id = -1  # no padding: sequence heads read the last token of every row
@@ -88,8 +89,13 @@ def all_in_float64(model: Any) -> None:
 
 
 def _in_float64(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    with _KeepFloat64():
-        return type(module).forward(module, *args, **kwargs)
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # for masks, which some models fill with the least number of float64
+    try:
+        with _KeepFloat64():
+            return type(module).forward(module, *args, **kwargs)
+    finally:
+        torch.set_default_dtype(usual)
 
 
 class _KeepFloat64(TorchFunctionMode):

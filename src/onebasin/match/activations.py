@@ -45,6 +45,7 @@ def unit_readers(spec: ModelSpec) -> dict[str, str]:
         for linear in spec.linears.values()
         for _, axis in spec.leaves[linear.weight].spaces()
         if linear.norm is None and axis.rep is Rep.COV and spec.spaces[axis.space].base is None
+        and axis.space not in spec.streams
         and not any(space.base == axis.space for space in spec.spaces.values())
     }  # fmt: skip
 

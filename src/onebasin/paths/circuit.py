@@ -71,10 +71,22 @@ def circuit_model(forms: Sequence[Checkpoint], dtype: torch.dtype) -> nn.Module:
         join = Joined(owner[output] for owner in owners)
         model.set_submodule(names[owners[0][output]], join)
         module = model.get_submodule(inside)
+        _check_alone(module)
         module.register_forward_pre_hook(partial(_repeated, len(forms)), with_kwargs=True)
         module.circuit = [join]  # type: ignore[assignment]  # for `_attend`; a list, so that it is no submodule
     _use_our_attention(model)
     return model
+
+
+def _check_alone(module: nn.Module) -> None:
+    """What adds and normalises inside its attention would do so with repeated inputs."""
+    for name, child in module.named_children():
+        if not isinstance(child, Apart) and next(child.parameters(), None) is not None:
+            raise NotExpressible(
+                f"The attention of {type(module).__name__} does more than attend, and has no circuit path",
+                tensor=name,
+                next_step="use the factor path",
+            )
 
 
 def _use_our_attention(model: Any) -> None:
@@ -82,7 +94,7 @@ def _use_our_attention(model: Any) -> None:
     if model.config._attn_implementation != IMPLEMENTATION:
         raise NotExpressible(
             f"The transformers that is installed cannot give {type(model).__name__} another attention",
-            next_step="install transformers 5, or use the factor path",
+            next_step="use the factor path",
         )
 
 

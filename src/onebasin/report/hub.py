@@ -36,7 +36,8 @@ def pipeline_of(architecture: str, *, images: bool) -> tuple[str, str]:
     """The class of transformers that loads such a model, and its pipeline; `images` if it reads those."""
     lists = import_module("transformers.models.auto.modeling_auto")
     for kind, found in PIPELINES.items():
-        if architecture in getattr(lists, f"MODEL_FOR_{kind}_MAPPING_NAMES").values():
+        listed = getattr(lists, f"MODEL_FOR_{kind}_MAPPING_NAMES").values()
+        if any(architecture in ((names,) if isinstance(names, str) else names) for names in listed):
             return found
     if architecture not in lists.MODEL_MAPPING_NAMES.values() and architecture in _encoders(lists):
         return "AutoModelForTextEncoding", "feature-extraction"

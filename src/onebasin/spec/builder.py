@@ -154,7 +154,7 @@ class Builder:
         return name
 
     def scale(self, key: str, axis: Axis, writer: str) -> None:
-        """One number for each coordinate of `axis`, by which what the linear map `writer` writes there is multiplied."""
+        """One number for each coordinate of `axis`, times which goes what the linear map `writer` writes."""
         gain = self.leaf(key, "d", d=axis.perm)
         self._scales[gain] = Scale(gain, axis.space, gain, writer)
 

@@ -19,7 +19,16 @@ from onebasin.checkpoint.folder import read_json_object
 from onebasin.errors import BadTask, one_line
 from onebasin.spec import Images
 from onebasin.tasks.files import about_file, check_unpacked, class_order, existing, label_ids
-from onebasin.tasks.task import CLASSIFICATION, EMBEDDINGS, IGNORED, Task, check_labels, head_kind, too_few
+from onebasin.tasks.task import (
+    CLASSIFICATION,
+    EMBEDDINGS,
+    IGNORED,
+    Task,
+    check_labels,
+    check_one_kind,
+    head_kind,
+    too_few,
+)
 
 Pixels = NDArray[np.uint8]
 
@@ -30,11 +39,12 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", "
 
 def reads_images(checkpoint: Checkpoint) -> Images:
     """What the model reads, which must be images."""
+    check_one_kind(checkpoint)
     if not isinstance(checkpoint.spec.reads, Images):
         raise BadTask(
             f"{checkpoint.spec.architecture} does not read images",
             expected="a model that reads images",
-            found=" and ".join(type(kind).__name__.lower() for kind in checkpoint.spec.inputs.values()),
+            found=type(checkpoint.spec.reads).__name__.lower(),
             next_step="give it a text task: text:FILE, labelled:FILE or builtin:python",
         )
     return checkpoint.spec.reads

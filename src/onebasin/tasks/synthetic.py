@@ -119,7 +119,7 @@ def _words(checkpoint: Checkpoint, samples: int, length: int, seed: int) -> Task
     special = set() if tokenizer is None else set(tokenizer.all_special_ids)
     words = torch.tensor([i for i in range(vocabulary) if i not in special])
     generator = torch.Generator().manual_seed(seed)
-    inputs = {}
+    inputs: dict[str, Tensor] = {}
     for name, kind in checkpoint.spec.inputs.items():
         ids = words[torch.randint(len(words), (samples, length), generator=generator)]
         ids = ended(put_around(ids, tokenizer), kind)

@@ -25,11 +25,13 @@ IGNORED = -100  # a label that is not counted
 _KINDS = {  # what the end of a model's class name says about its head
     "ForSequenceClassification": CLASSIFICATION,
     "ForImageClassification": CLASSIFICATION,
+    "ForImageClassificationWithTeacher": CLASSIFICATION,
     "ForCausalLM": LANGUAGE,
     "LMHeadModel": LANGUAGE,
     "ForMaskedLM": MASKED,
     "ForTokenClassification": TAGGING,
     "Model": EMBEDDINGS,
+    "ModelWithProjection": EMBEDDINGS,
 }
 _FITTING = {  # data that a head can use
     CLASSIFICATION: "this one names images or texts: images:FOLDER, labelled:FILE.csv",
@@ -122,9 +124,20 @@ class Task:
         return replace(self, inputs=inputs, labels=labels, about={**self.about, "samples": len(labels)})
 
 
+def check_one_kind(checkpoint: Checkpoint) -> None:
+    """No task has texts that belong to images."""
+    if checkpoint.spec.reads is None:
+        raise BadTask(
+            f"{checkpoint.spec.architecture} reads {' and '.join(checkpoint.spec.inputs)}, and no task has both",
+            next_step="use --method weight, which needs no task; or give batches and a loss of your own, from Python",
+        )
+
+
 def head_of(checkpoint: Checkpoint) -> str:
     """What the model's head is for."""
     name = checkpoint.spec.architecture
+    if checkpoint.spec.reads is None:
+        return OTHER
     return next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), OTHER)
 
 

@@ -12,18 +12,19 @@ from torch import Tensor
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.spec import Tokens
-from onebasin.tasks.task import IGNORED
+from onebasin.tasks.task import IGNORED, check_one_kind
 
 _FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
 
 def reads_tokens(checkpoint: Checkpoint) -> Tokens:
     """What the model reads, which must be tokens."""
+    check_one_kind(checkpoint)
     if not isinstance(checkpoint.spec.reads, Tokens):
         raise BadTask(
             f"{checkpoint.spec.architecture} does not read text",
             expected="a model that reads tokens",
-            found=" and ".join(type(kind).__name__.lower() for kind in checkpoint.spec.inputs.values()),
+            found=type(checkpoint.spec.reads).__name__.lower(),
             next_step="give it an image task: images:FILE.npz, images:FOLDER or builtin:shapes",
         )
     return checkpoint.spec.reads

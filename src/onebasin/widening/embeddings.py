@@ -78,8 +78,26 @@ def embeddings(small: ModelSpec, large: ModelSpec, extra: str = EXTRA[0]) -> dic
             found=", ".join(large.spaces.keys() - small.spaces.keys()) or "fewer",
             next_step="leave the head width as it is: it decides which part of a head is rotated",
         )
+    _check_labelled(small, large)
     scale = query_factors(small, large)
     return {name: _embedding(name, small, large, scale.get(name, 1.0), extra) for name in small.spaces}
+
+
+def _check_labelled(small: ModelSpec, large: ModelSpec) -> None:
+    """What is labelled has the length that it had; folded gains label nothing."""
+    gains = {x.gain for x in small.gains}
+    for leaf in (leaf for name, leaf in small.leaves.items() if name not in gains):
+        other = large.leaves[leaf.name]
+        lengths = [(stop - start) for _, axis, start, stop in leaf.axes if axis is None]
+        found = [(stop - start) for _, axis, start, stop in other.axes if axis is None]
+        if lengths != found:
+            raise NotExpressible(
+                "A model of these sizes stores another table, which follows from nothing that is stored here",
+                tensor=leaf.name,
+                expected=lengths,
+                found=found,
+                next_step="leave the head width as it is: this table has a column for each coordinate of a head",
+            )
 
 
 def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: float, extra: str) -> Embedding:

@@ -9,7 +9,7 @@ from typing import Any
 
 from onebasin.archs import declare, lookup
 from onebasin.checkpoint import Checkpoint, transformers_config
-from onebasin.errors import BadCheckpoint, Incompatible
+from onebasin.errors import BadCheckpoint, Incompatible, NotExpressible
 from onebasin.families import Rep
 from onebasin.spec import ModelSpec
 from onebasin.widening.embeddings import repeats, turned
@@ -22,9 +22,19 @@ def fields_of(spec: ModelSpec) -> Mapping[str, str]:
     return lookup(spec.model_type, [spec.architecture])[0].fields
 
 
+def check_widens(spec: ModelSpec) -> None:
+    """Models that are put together from encoders have no setting that holds a size of the whole."""
+    if not fields_of(spec):
+        raise NotExpressible(
+            f"{spec.architecture} cannot be widened: each of its encoders has sizes of its own",
+            next_step="give models of one size",
+        )
+
+
 def target_config(checkpoint: Checkpoint, target: Mapping[str, Any] | object) -> dict[str, Any]:
     """The checkpoint's configuration with the sizes and the eps of `target`; anything else that differs is refused."""
     settings: Mapping[str, Any] = target if isinstance(target, Mapping) else target.to_dict()  # type: ignore[attr-defined]
+    check_widens(checkpoint.spec)
     fields, own = fields_of(checkpoint.spec).values(), transformers_config(checkpoint.config).to_dict()
     for name, value in settings.items():
         if name in fields or name in BOOKKEEPING or own.get(name) == value:
@@ -91,6 +101,7 @@ def common_config(*specs: ModelSpec) -> dict[str, Any]:
     Sizes are the largest of all, or a common multiple: for rotary heads, for streams whose coordinates repeat, and
     for the residual width, which is a multiple of the number of heads in any case.
     """
+    check_widens(specs[0])
     first, fields, sizes = specs[0], fields_of(specs[0]), [sizes_of(spec) for spec in specs]
     size = {role: max(own[role] for own in sizes) for role in sizes[0] if all(role in own for own in sizes)}
     queries = max(own["heads"] // own["kv_heads"] for own in sizes)
