@@ -262,7 +262,8 @@ def random_model(name: str, config: transformers.PreTrainedConfig, seed: int) ->
     torch.manual_seed(seed)
     by_file = hasattr(config, "scale_decoder_outputs")  # T5: what is in the file decides whether the head is tied
     own_head = by_file and not (config.scale_decoder_outputs and config.tie_word_embeddings)
-    config.tie_word_embeddings = by_file or config.tie_word_embeddings
+    if by_file:
+        config.tie_word_embeddings = True
     model = getattr(transformers, name)(config)
     if own_head:
         config.scale_decoder_outputs = config.tie_word_embeddings = False
