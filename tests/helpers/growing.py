@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from helpers.exactness import NOTHING, answers, relative
 from onebasin import Checkpoint
 from onebasin.spec import ModelSpec
+from onebasin.spec.ops import elementwise, head_slopes, joint_qk_norm
 from onebasin.verification.verify import drifts
 from onebasin.widening.embeddings import repeats
 from onebasin.widening.target import fields_of, sizes_of
@@ -28,31 +29,34 @@ def roles(spec: ModelSpec, **sizes: int) -> dict[str, int]:
     return {field: want[role] for role, field in fields.items() if role in want}
 
 
-def growths(spec: ModelSpec) -> Iterator[dict[str, int]]:
-    """Each dimension alone, then all together.  Streams whose coordinates repeat grow by factors.
+def growths(spec: ModelSpec, extra: str = "zero") -> Iterator[dict[str, int]]:
+    """Each dimension that can grow alone, then all together.  Streams whose coordinates repeat grow by factors.
 
     None where the model has no setting for it; heads with a stored table of positions keep their width.
     """
     same = roles(spec)
-    yield from (settings for settings in _growths(spec) if settings != same)
+    yield from (settings for settings in _growths(spec, extra) if settings != same)
 
 
-def _growths(spec: ModelSpec) -> Iterator[dict[str, int]]:
+def _growths(spec: ModelSpec, extra: str) -> Iterator[dict[str, int]]:
     if not fields_of(spec):
         return
-    now, rotary = sizes_of(spec), any("rotary" in op.name for s in spec.spaces.values() for op in s.ops)
+    now, ops = sizes_of(spec), {op for space in spec.spaces for op in spec.ops(space)}
     factors, tied = repeats(spec, "residual"), "head" not in fields_of(spec)
-    queries = now["heads"] // now["kv_heads"]
+    queries, rotary = now["heads"] // now["kv_heads"], any("rotary" in op.name for op in ops)
     more = 2 * now["kv_heads"] if factors and tied else now["kv_heads"] + 1
     wider = (2 if factors and tied else 3) * now["head"] if rotary or (factors and tied) else now["head"] + 1
-    wider = now["head"] if any(not x.spaces() and "embed_positions" in x.key for x in spec.leaves.values()) else wider
-    units = {role: size + 3 for role, size in now.items() if role.endswith("ffn")}
-    every = {**units, "kv_heads": more, "heads": more * queries, "head": wider}
-    yield roles(spec, **units)
-    yield roles(spec, kv_heads=more, heads=more * queries)
-    yield roles(spec, head=wider)
+    fixed = any(not x.spaces() and "embed_positions" in x.key for x in spec.leaves.values())
+    alone = {
+        "units": {role: size + 3 for role, size in now.items() if role.endswith("ffn")},
+        "heads": {"kv_heads": more, "heads": more * queries},
+        "head": {} if fixed or elementwise("clip") in ops else {"head": wider},
+    }
     if not tied:
-        yield roles(spec, residual=(2 if factors else 1) * now["residual"] + (0 if factors else now["heads"]))
-        yield roles(spec, heads=now["kv_heads"] * (queries + 1), residual=now["residual"] * (queries + 1))
-        every["residual"] = 2 * now["residual"] * more
-    yield roles(spec, **every)
+        alone["residual"] = {"residual": (2 if factors else 1) * now["residual"] + (0 if factors else now["heads"])}
+        alone["queries"] = {"heads": now["kv_heads"] * (queries + 1), "residual": now["residual"] * (queries + 1)}
+    if head_slopes() in ops or (joint_qk_norm() in ops and extra == "split"):
+        alone["heads"] = alone["queries"] = {}
+    yield from (roles(spec, **sizes) for sizes in alone.values())
+    every = alone["units"] | alone["heads"] | alone["head"]
+    yield roles(spec, **every, **({} if tied else {"residual": 2 * now["residual"] * more}))

@@ -26,7 +26,7 @@ def test_every_dimension_alone_and_together(tmp_path, model_type, name, seed, ex
     if not fields_of(small.spec):
         with pytest.raises(NotExpressible, match="each of its encoders"):
             widen(small, {"hidden_size": 99}, extra=extra)
-    for settings in growths(canonical_spec(small)):
+    for settings in growths(canonical_spec(small), extra):
         large = widen(small, settings, extra=extra).in_memory()
         after = sizes_of(large.spec)
         assert after != before
