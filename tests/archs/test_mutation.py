@@ -99,7 +99,9 @@ TABLES: dict[str, tuple[str, Callable[[], transformers.PreTrainedConfig]]] = {
     ),
     "albert": (
         "AlbertForMaskedLM",
-        lambda: transformers.AlbertConfig(**{**COMMON, "num_hidden_layers": 2}, **SQUARE, **TEXT, **UNTIED, embedding_size=12),
+        lambda: transformers.AlbertConfig(
+            **{**COMMON, "num_hidden_layers": 2}, **SQUARE, **TEXT, **UNTIED, embedding_size=12
+        ),
     ),
     "roformer": (
         "RoFormerForTokenClassification",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -22,11 +23,12 @@ def test_the_page_of_symmetries_lists_the_operations():
         ops.layer_norm(gain=False), ops.layer_norm(gain=True), ops.rms_norm(gain=False), ops.rms_norm(gain=True),
         *(ops.elementwise(name) for name in ("gelu", "relu", "tanh", "linear")), ops.gated("silu"), ops.head_sum(),
         ops.expert_sum(), ops.bilinear(), ops.rope(), ops.qk_norm(), ops.gain_product(), ops.tied(),
+        ops.layer_scale(), ops.angle(), ops.returned(), ops.head_slopes(), ops.soft_cap(), ops.joint_qk_norm(),
     ]  # fmt: skip
     makers = [
         name for name, make in vars(ops).items() if getattr(make, "__module__", "") == ops.__name__ and name != "Op"
     ]
-    assert len(makers) == 10, "a new operation belongs on the page and into this list"
+    assert len(makers) == 17, "a new operation belongs on the page and into this list"
     shown = rows(SYMMETRIES, "operation | largest family | reason")
     assert shown == [[op.name, op.admits.name, op.why] for op in every]
 
@@ -68,7 +70,9 @@ SHOWN = {  # (architecture, variant): a class and its configuration
 for kind in known().keys() - {config().model_type for _, config in SHOWN.values()}:  # as the tests draw it
     SHOWN[kind, ""] = known()[kind][-1], lambda kind=kind: config_of(kind, 0)
 SPACES = (
-    "residual", "heads", "kv_heads", "queries", "qk", "qk_rotary", "qk_pass", "qk_gain", "ov", "ffn", "pooler", "mlm",
+    "residual", "embedding", "projection", "heads", "kv_heads", "queries", "qk",
+    "qk_rotary", "qk_pass", "qk_gain", "ov", "ffn", "pooler", "mlm",
+    "head",
 )  # fmt: skip
 
 
@@ -78,7 +82,7 @@ def spaces_of(folder: Path, label: tuple[str, str]) -> dict[str, dict]:
     random_model(name, config(), 0).save_pretrained(folder / name)
     spaces = describe(Checkpoint.open(folder / name))["spaces"]
     shutil.rmtree(folder / name)
-    return {space["name"].removeprefix("layers.0."): space for space in spaces}
+    return {re.sub(r"(.*\.)?layers\.\d+\.", "", space["name"]).rpartition(".")[2]: space for space in spaces}
 
 
 def who(labels: list[tuple[str, str]]) -> str:
@@ -101,7 +105,10 @@ def family_table(folder: Path) -> str:
             because = ", ".join(sorted(op["operation"] for op in space["because"])) or "linear maps only"
             having.setdefault((kind, space["as_stored"] or "not there", space["family"], because), []).append(label)
     lines = ["| space | as stored | canonical form | because of | models |", "|---|---|---|---|---|"]
-    lines += [f"| {' | '.join(row)} | {who(having[row])} |" for row in sorted(having, key=lambda r: SPACES.index(r[0]))]
+    lines += [
+        f"| {' | '.join(row)} | {who(having[row])} |"
+        for row in sorted(having, key=lambda r: (*SPACES, r[0]).index(r[0]))
+    ]
     return "\n".join(lines)
 
 

@@ -179,7 +179,11 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
             return transformers.MPNetConfig(**common, **text, layer_norm_eps=eps, bos_token_id=1, eos_token_id=2)
         case "albert":
             groups = dice.pick(1, n["layers"])
-            own = {"embedding_size": 6, "num_hidden_groups": groups, "inner_group_num": dice.pick(1, 1 if before_5() else 2)}
+            own = {
+                "embedding_size": 6,
+                "num_hidden_groups": groups,
+                "inner_group_num": dice.pick(1, 1 if before_5() else 2),
+            }
             return transformers.AlbertConfig(**common, **text, **own, layer_norm_eps=eps)
         case "clip" | "clip_text_model" | "clip_vision_model":
             sides = {"image_size": 8, "patch_size": dice.pick(2, 4), "num_channels": dice.pick(1, 3)}
