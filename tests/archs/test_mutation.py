@@ -58,6 +58,11 @@ HEAD = {"head_dim": 4}
 OPT = COMMON | SQUARE | TEXT | {"ffn_dim": 12, "activation_function": "relu"}
 BLOOM = {"hidden_size": 12, "n_head": 3, "n_layer": 1, "vocab_size": 12, "pad_token_id": 0, "seq_length": 12}
 FALCON = {"num_kv_heads": 2, "activation": "relu"}
+T5 = {
+    "d_model": 12, "d_kv": 4, "num_heads": 3, "d_ff": 12, "vocab_size": 12, "relative_attention_num_buckets": 8,
+    "num_layers": 1, "decoder_start_token_id": 0,
+}  # fmt: skip
+MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12, "norm_topk_prob": True}
 MODERN = dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "decoder_bias", "classifier_bias"), True)
 VIT = COMMON | SQUARE | {"image_size": 8, "patch_size": 4, "num_channels": 3, "qkv_bias": True}
 
@@ -101,6 +106,15 @@ TABLES: dict[str, tuple[str, Callable[[], transformers.PreTrainedConfig]]] = {
         ),
     ),
     "cohere": ("CohereForCausalLM", lambda: transformers.CohereConfig(**GROUPED, **UNTIED, attention_bias=True)),
+    "qwen3_moe": (
+        "Qwen3MoeForCausalLM",
+        lambda: transformers.Qwen3MoeConfig(**GROUPED, **MIXTURE, head_dim=6, **UNTIED, attention_bias=True),
+    ),
+    "qwen2_moe": (
+        "Qwen2MoeForTokenClassification",
+        lambda: transformers.Qwen2MoeConfig(**GROUPED, **MIXTURE, shared_expert_intermediate_size=24),
+    ),
+    "t5": ("T5ForConditionalGeneration", lambda: transformers.T5Config(**T5, tie_word_embeddings=False)),
     "bert": ("BertForMaskedLM", lambda: transformers.BertConfig(**COMMON, **SQUARE, **TEXT, **UNTIED)),
     "bert tied": ("BertForMaskedLM", lambda: transformers.BertConfig(**COMMON, **SQUARE, **TEXT)),
     "bert pooled": ("BertForSequenceClassification", lambda: transformers.BertConfig(**COMMON, **SQUARE, **TEXT)),
@@ -423,6 +437,9 @@ LEDGER = {  # killed by a refusal, killed by the function, no-op by rule, equiva
     "bloom": (29, 59, 42, 8),
     "falcon": (39, 60, 37, 8),
     "cohere": (39, 62, 29, 7),
+    "qwen3_moe": (42, 72, 47, 4),
+    "qwen2_moe": (56, 80, 42, 4),
+    "t5": (69, 89, 58, 6),
     "bert": (33, 68, 37, 15),
     "bert tied": (30, 56, 59, 4),
     "bert pooled": (30, 70, 30, 14),

@@ -31,10 +31,10 @@ SEEDS = {  # two seeds each: every space has at least two elements, every rotary
     "clip_vision_model": (3, 6), "cohere": (0, 7), "deit": (3, 6), "dinov2": (3, 6), "dinov3_vit": (3, 6),
     "distilbert": (2, 5), "electra": (2, 5), "falcon": (1, 7), "gemma": (0, 7), "gemma2": (0, 7),
     "gemma3_text": (0, 7), "gpt2": (2, 5), "gpt_neo": (0, 7), "gpt_neox": (1, 6), "gptj": (0, 9), "granite": (0, 7),
-    "llama": (1, 10), "mistral": (0, 5), "modernbert": (2, 5), "mpnet": (2, 5), "olmo": (0, 7), "olmo2": (0, 7),
-    "opt": (1, 5), "phi": (22, 33), "phi3": (0, 9), "qwen2": (6, 10), "qwen3": (1, 10), "roberta": (2, 5),
-    "roformer": (2, 5), "smollm3": (4, 7), "stablelm": (0, 7), "starcoder2": (0, 7), "vit": (3, 6),
-    "xlm-roberta": (2, 5),
+    "llama": (1, 10), "mistral": (0, 5), "mixtral": (0, 1), "modernbert": (2, 5), "mpnet": (2, 5), "olmo": (0, 7),
+    "olmo2": (0, 7), "olmoe": (0, 1), "opt": (1, 5), "phi": (22, 33), "phi3": (0, 9), "qwen2": (6, 10),
+    "qwen2_moe": (0, 5), "qwen3": (1, 10), "qwen3_moe": (0, 5), "roberta": (2, 5), "roformer": (2, 5),
+    "smollm3": (4, 7), "stablelm": (0, 7), "starcoder2": (0, 7), "t5": (1, 10), "vit": (3, 6), "xlm-roberta": (2, 5),
 }  # fmt: skip
 SETTINGS = (  # the first shape of each is tied and has every bias, the second is untied and has none
     {"is_decoder": False, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "qkv_bias": True,
@@ -139,8 +139,10 @@ def near_misses(spec: ModelSpec, space: str) -> dict[str, Tensor]:
     if family == fam.INVERTIBLE:  # every invertible matrix inside a head is a symmetry: only another head is outside
         return {"mix two heads": mix_heads(n, fibres)} if spec.fibres(space) else {}
     named = dict(OUTSIDE[family])
-    if any(op.name == "sum over heads" for op in spec.ops(space)):
-        named.pop("double half of the units", None)  # the value and output maps inside the head undo it: not outside
+    if any(op.name in ("sum over heads", "sum over experts") for op in spec.ops(space)):
+        named.pop("double half of the units", None)  # the maps inside the head or the expert undo it: not outside
+    if spec.spaces[space].base in spec.experts:  # all of them: a token need not be served by the first
+        return {name: torch.block_diag(*[make(n)] * fibres) for name, make in named.items()}
     return {name: in_first_fibre(make(n), fibres) for name, make in named.items()}
 
 
@@ -299,6 +301,19 @@ def test_the_key_bias_is_free_without_rotary_positions_only(make, model_type, na
     bench = Bench(make(model_type, name, 0))
     drift = bench.drift(without(bench.checkpoint, bias))
     assert drift < EXACT if free else drift > VISIBLE
+
+
+@pytest.mark.parametrize("name", ["Qwen3MoeForCausalLM", "MixtralForCausalLM", "Qwen2MoeForCausalLM"])
+@pytest.mark.parametrize("variant", [0, 1])
+def test_a_router_does_not_show_what_all_its_rows_share(make, name, variant):
+    model_type = next(model_type for model_type, other in CLASSES if other == name)
+    bench = Bench(make(model_type, name, variant))
+    router = next(linear.weight for linear in bench.spec.linears.values() if linear.softmax)
+    rows = bench.checkpoint[router]
+    common, single = normal(rows.shape[1]).expand_as(rows), normal(*rows.shape)
+    assert bench.drift(bench.checkpoint.derive({router: lambda: rows + common})) < EXACT
+    assert bench.drift(bench.checkpoint.derive({router: lambda: rows + single})) > VISIBLE
+    assert canonicalize(bench.checkpoint).checkpoint[router].mean(0).abs().max() < EXACT
 
 
 @pytest.mark.parametrize(("model_type", "name"), [("llama", "LlamaForCausalLM"), ("gpt2", "GPT2LMHeadModel")])

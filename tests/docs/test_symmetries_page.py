@@ -22,14 +22,14 @@ def test_the_page_of_symmetries_lists_the_operations():
     every = [
         ops.layer_norm(gain=False), ops.layer_norm(gain=True), ops.rms_norm(gain=False), ops.rms_norm(gain=True),
         *(ops.elementwise(name) for name in ("gelu", "relu", "tanh", "linear")), ops.gated("silu"),
-        ops.elementwise("clip"), ops.head_sum(), ops.head_slopes(), ops.bilinear(), ops.soft_cap(), ops.rope(),
-        ops.qk_norm(), ops.joint_qk_norm(), ops.gain_product(), ops.tied(),
+        ops.elementwise("clip"), ops.head_sum(), ops.head_slopes(), ops.expert_sum(), ops.bilinear(), ops.soft_cap(),
+        ops.rope(), ops.qk_norm(), ops.joint_qk_norm(), ops.gain_product(), ops.tied(),
         ops.layer_scale(), ops.angle(), ops.returned(),
     ]  # fmt: skip
     makers = [
         name for name, make in vars(ops).items() if getattr(make, "__module__", "") == ops.__name__ and name != "Op"
     ]
-    assert len(makers) == 16, "a new operation belongs on the page and into this list"
+    assert len(makers) == 17, "a new operation belongs on the page and into this list"
     shown = rows(SYMMETRIES, "operation | largest family | reason")
     assert shown == [[op.name, op.admits.name, op.why] for op in every]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -16,7 +18,8 @@ def test_an_excerpt_has_the_weights_and_families_of_its_model(tmp_path, model_ty
     three = {"num_hidden_layers": 3, "layer_types": ["full_attention"] * 3}
     model = open_random(tmp_path, model_type, 3, 0, **three)
     part = excerpt(model, [0, 2], tokens=50)
-    assert len(part.spec.attentions) == 2
+    chosen = [x for x in model.spec.attentions if re.search(r"layers\.[02]\.", x.name)]
+    assert len(part.spec.attentions) == len(chosen) >= 2
     for name in part:
         place = layer_of(name)
         own = name if place is None else f"{place[0]}.{[0, 2][place[1]]}.{place[2]}"

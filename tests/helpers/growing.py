@@ -28,7 +28,7 @@ def roles(spec: ModelSpec, **sizes: int) -> dict[str, int]:
     elif want["residual"] % want["heads"]:
         step = math.lcm(want["heads"], now["residual"] if repeats(spec, "residual") else 1)
         want["residual"] += step - want["residual"] % step
-    return {field: want[role] for role, field in fields.items() if role != "eps"}
+    return {field: want[role] for role, field in fields.items() if role in want}
 
 
 def growths(spec: ModelSpec, extra: str = "zero") -> Iterator[dict[str, int]]:
@@ -48,19 +48,17 @@ def _growths(spec: ModelSpec, extra: str) -> Iterator[dict[str, int]]:
     queries = now["heads"] // now["kv_heads"]
     more = 2 * now["kv_heads"] if factors and tied else now["kv_heads"] + 1
     wider = (2 if factors and tied else 3) * now["head"] if rotary or (factors and tied) else now["head"] + 2
-    wider = now["head"] if any(not x.spaces() and "embed_positions" in x.key for x in spec.leaves.values()) else wider
+    fixed = any(not x.spaces() and "embed_positions" in x.key for x in spec.leaves.values())
     alone = {
-        "ffn": {"ffn": now["ffn"] + 3},
+        "units": {role: now[role] + 3 for role in fields if role.endswith("ffn")},
         "heads": {"kv_heads": more, "heads": more * queries},
-        "head": {"head": wider},
+        "head": {} if fixed or elementwise("clip") in ops else {"head": wider},
     }
     if not tied:
         alone["residual"] = {"residual": (2 if factors else 1) * now["residual"] + (0 if factors else now["heads"])}
         alone["queries"] = {"heads": now["kv_heads"] * (queries + 1), "residual": now["residual"] * (queries + 1)}
-    kept = {"heads", "queries"} if head_slopes() in ops or (joint_qk_norm() in ops and extra == "split") else set()
-    kept |= {"head"} if elementwise("clip") in ops else set()
-    kept |= {"ffn"} if "ffn" not in fields else set()
-    for name in (x for x in alone if x not in kept):
-        yield roles(spec, **alone[name])
-    every = {role: n for name in ("ffn", "heads", "head") if name not in kept for role, n in alone[name].items()}
+    if head_slopes() in ops or (joint_qk_norm() in ops and extra == "split"):
+        alone["heads"] = alone["queries"] = {}
+    yield from (roles(spec, **sizes) for sizes in alone.values())
+    every = alone["units"] | alone["heads"] | alone["head"]
     yield roles(spec, **every, **({} if tied else {"residual": 2 * now["residual"] * more}))

@@ -11,8 +11,9 @@ CLASSES = {
     "gpt2": "GPT2LMHeadModel", "gpt_neox": "GPTNeoXForCausalLM", "llama": "LlamaForCausalLM",
     "mistral": "MistralForSequenceClassification", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
     "bert": "BertForMaskedLM", "vit": "ViTForImageClassification", "bloom": "BloomForCausalLM",
-    "gemma3_text": "Gemma3ForCausalLM", "gptj": "GPTJForCausalLM", "olmo2": "Olmo2ForCausalLM",
-    "opt": "OPTForCausalLM", "phi3": "Phi3ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM", "gptj": "GPTJForCausalLM", "mixtral": "MixtralForCausalLM",
+    "olmo2": "Olmo2ForCausalLM", "olmoe": "OlmoeForCausalLM", "opt": "OPTForCausalLM", "phi3": "Phi3ForCausalLM",
+    "qwen2_moe": "Qwen2MoeForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM", "t5": "T5ForConditionalGeneration",
 }  # fmt: skip
 WIDE = {
     "vocab_size": 97,

@@ -85,6 +85,15 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
         case "qwen3":
             grouped["head_dim"] = n["width"] + 2
             return transformers.Qwen3Config(**common, **text, **grouped, attention_bias=dice.pick(True, False))
+        case "t5":
+            return transformers.T5Config(
+                d_model=hidden, d_kv=n["width"] + 2, d_ff=n["ffn"], num_layers=n["layers"], num_heads=n["heads"],
+                num_decoder_layers=dice.pick(1, 2), relative_attention_num_buckets=8, layer_norm_epsilon=eps,
+                feed_forward_proj=dice.pick("relu", "gated-gelu", "gated-silu"), tie_word_embeddings=tie,
+                vocab_size=n["vocabulary"], num_labels=3, relative_attention_max_distance=9, decoder_start_token_id=0,
+            )  # fmt: skip
+        case "qwen3_moe" | "mixtral" | "qwen2_moe" | "olmoe":
+            return mixture(model_type, dice, n, {**common, **text, **grouped})
         case "gemma3_text":
             kinds = [dice.pick("full_attention", "sliding_attention") for _ in range(n["layers"])]
             own = {"layer_types": kinds, "sliding_window": 5, "query_pre_attn_scalar": 7, "hidden_activation": act}
@@ -222,6 +231,28 @@ def config_of(model_type: str, seed: int) -> transformers.PreTrainedConfig:
     raise NotImplementedError(f"give {model_type} a random configuration here")
 
 
+def mixture(model_type: str, dice: Dice, n: dict[str, int], settings: dict[str, Any]) -> transformers.PreTrainedConfig:
+    """Experts in some layers or in all; with fewer of them serving a token than there are."""
+    own = {"num_experts_per_tok": dice.pick(1, 2), "num_local_experts": 3, "num_experts": dice.pick(3, 4)}
+    plain = {"moe_intermediate_size": dice.pick(4, 7), "norm_topk_prob": dice.pick(True, False)}
+    plain |= {"mlp_only_layers": dice.pick([], [0] if n["layers"] > 1 else [])}
+    match model_type:
+        case "mixtral":
+            del own["num_experts"]
+            return transformers.MixtralConfig(**settings, **own, sliding_window=dice.pick(None, 4))
+        case "qwen2_moe":
+            del own["num_local_experts"]
+            shared = {"qkv_bias": dice.pick(True, False), "shared_expert_intermediate_size": dice.pick(3, 6)}
+            return transformers.Qwen2MoeConfig(**settings, **own, **plain, **shared)
+        case "olmoe":
+            del own["num_local_experts"], plain["moe_intermediate_size"], plain["mlp_only_layers"], settings["head_dim"]
+            clip = {"clip_qkv": dice.pick(None, 0.7), "attention_bias": dice.pick(True, False)}
+            return transformers.OlmoeConfig(**settings, **own, **plain, **clip, bos_token_id=1, eos_token_id=2)
+    del own["num_local_experts"]
+    settings["head_dim"] = n["width"] + 2
+    return transformers.Qwen3MoeConfig(**settings, **own, **plain, attention_bias=dice.pick(True, False))
+
+
 @torch.no_grad()
 def randomise(model: torch.nn.Module, seed: int) -> None:
     """Gains of either sign away from zero, biases and weights that matter."""
@@ -238,7 +269,15 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
 
 def random_model(name: str, config: transformers.PreTrainedConfig, seed: int) -> transformers.PreTrainedModel:
     torch.manual_seed(seed)
+    by_file = hasattr(config, "scale_decoder_outputs")  # T5: what is in the file decides whether the head is tied
+    own_head = by_file and not (config.scale_decoder_outputs and config.tie_word_embeddings)
+    if by_file:
+        config.tie_word_embeddings = True
     model = getattr(transformers, name)(config)
+    if own_head:
+        config.scale_decoder_outputs = config.tie_word_embeddings = False
+        if hasattr(model, "lm_head"):
+            model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
     randomise(model, seed)
     model.tie_weights()
     return model.eval()

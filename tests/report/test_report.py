@@ -274,7 +274,7 @@ def test_head_places_say_where_heads_go(tmp_path, seed):
     folder = byte_llama(tmp_path / "m", seed, num_attention_heads=6, num_key_value_heads=3, hidden_size=24, head_dim=4)
     form = canonicalize(Checkpoint.open(folder)).checkpoint
     drawn, still = Alignment.random(form.spec, seed), Alignment.identity(form.spec)
-    places = head_places(drawn)
+    places = head_places(form.spec, drawn)
     moved = transport(form, Alignment({**still.maps, **{name: drawn[name] for name in places}}, still.bases))
     assert {name.rpartition(".")[2] for name in places} == {"kv_heads", "queries"}
     for layer in range(form.config["num_hidden_layers"]):
@@ -287,7 +287,7 @@ def test_head_places_say_where_heads_go(tmp_path, seed):
 def test_units_are_not_heads(tmp_path):
     folder = random_folder(tmp_path / "m", "gpt2", "GPT2LMHeadModel", 3)
     form = canonicalize(Checkpoint.open(folder)).checkpoint
-    assert all(name.endswith(".heads") for name in head_places(Alignment.random(form.spec, 0)))
+    assert all(name.endswith(".heads") for name in head_places(form.spec, Alignment.random(form.spec, 0)))
 
 
 def test_angles_are_those_of_the_planes():

@@ -24,13 +24,14 @@ PAIRS = list(product((kind for kind in ONE_EACH if kind not in OWN), [(0, 1), (2
 @pytest.mark.parametrize(("model_type", "seeds"), PAIRS)
 def test_the_common_size_serves_both_and_no_smaller_one_does(tmp_path, model_type, seeds):
     same = {"num_hidden_layers": 1, "n_layer": 1, **rope(100.0, 1.0), "layer_types": ["full_attention"]}
+    same |= {"mlp_only_layers": []}
     pair = [open_random(tmp_path / str(s), model_type, s, s, **same) for s in seeds]
     a, b = (canonical_spec(c) for c in pair)
     settings = common_config(a, b)
     assert all(serves(c, spec, settings) for c, spec in zip(pair, (a, b), strict=True))
     fields = fields_of(a)
-    for role in ("residual", "heads", "kv_heads", "head", "ffn"):
-        if role in fields:
+    for role in ("residual", "heads", "kv_heads", "head", "ffn", "expert_ffn", "shared_ffn"):
+        if fields.get(role) in settings:
             less = {**settings, fields[role]: settings[fields[role]] - 1}
             assert not all(serves(c, spec, less) for c, spec in zip(pair, (a, b), strict=True))
 

@@ -75,7 +75,8 @@ class Heads:
         if not how.norm:
             return None
         base = self.n if how.norm == "all" else None
-        gain = l.space("qk_gain", head_width(self.cfg), gain_product(), *([how.turn] if how.turn else []), base=base)
+        ops = (gain_product(), *([how.turn] if how.turn else []), *how.on_qk)
+        gain = l.space("qk_gain", head_width(self.cfg), *ops, base=base)
         l.constant("eps of query/key norms", self.cfg.rms_norm_eps)
         if base is None:
             l.leaf("self_attn.q_norm.weight", "k", plus=how.plus, k=gain)

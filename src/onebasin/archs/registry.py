@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -32,31 +32,41 @@ class Architecture:
     renames: tuple[tuple[str, str], ...]
     untouched: tuple[str, ...]
     follows: Mapping[str, str]
+    ties: Callable[[Config, Collection[str]], bool]
+    untied: Mapping[str, object]
 
 
 _known: dict[str, Architecture] = {}
 
 FIELDS = {"residual": "hidden_size", "heads": "num_attention_heads", "ffn": "intermediate_size"}
 GROUPED = {**FIELDS, "kv_heads": "num_key_value_heads"}
+UNTIED = {"tie_word_embeddings": False}
+
+
+def tied_by_config(cfg: Config, stored: Collection[str]) -> bool:
+    """Whether the head shares the embedding, by the setting that most models have."""
+    return bool(getattr(cfg, "tie_word_embeddings", False))
 
 
 def architecture(
     model_type: str, *, prefix: str, heads: Mapping[str, Head], inputs: Callable[[Config], Inputs],
     sizes: Callable[[Config], dict[str, int]], fields: Mapping[str, str],
     renames: tuple[tuple[str, str], ...] = (), untouched: tuple[str, ...] = (),
-    follows: Mapping[str, str] | None = None,
+    follows: Mapping[str, str] | None = None, ties: Callable[[Config, Collection[str]], bool] = tied_by_config,
+    untied: Mapping[str, object] = UNTIED,
 ) -> Callable[[Declaration], Declaration]:  # fmt: skip
     """Register a declaration under transformers' `model_type`.
 
     `sizes` gives the lengths of labelled letters.  `fields` names the settings that hold the residual width, the
     number of (query) heads and of hidden units and the eps of the norms; also, where it has them, the number of
     key/value heads and the head width (without, that is the residual width divided by the number of heads).  A setting
-    that `follows` another grows with it where the two are equal.
+    that `follows` another grows with it where the two are equal.  `ties` tells from a configuration and the names in
+    the file whether a head shares the embedding, and `untied` are the settings of a model where it does not.
     """
 
     def register(declare: Declaration) -> Declaration:
         _known[model_type] = Architecture(
-            declare, prefix, heads, inputs, sizes, fields, renames, untouched, follows or {}
+            declare, prefix, heads, inputs, sizes, fields, renames, untouched, follows or {}, ties, untied
         )
         return declare
 
@@ -114,13 +124,13 @@ def _by_name(inputs: Inputs) -> Mapping[str, Tokens | Images]:
     return {"pixel_values" if isinstance(inputs, Images) else "input_ids": inputs}
 
 
-def declare(config: Config, *, tie: bool | None = None) -> ModelSpec:
-    """The table of a model with this configuration.  `tie` overrides the configuration's tie_word_embeddings."""
+def declare(config: Config, *, tie: bool | None = None, stored: Collection[str] = ()) -> ModelSpec:
+    """The table of a model of this configuration, whose file has the names `stored`; `tie` overrides what they say."""
     arch, name = lookup(config.model_type, config.architectures)
-    tied = bool(getattr(config, "tie_word_embeddings", False)) if tie is None else tie
+    tied = arch.ties(config, stored) if tie is None else tie
     try:
         inputs = _by_name(arch.inputs(config))
-        if min(size for kind in inputs.values() for size in astuple(kind)) < 1:
+        if min(size for kind in inputs.values() for size in kind.sizes) < 1:
             raise ValueError(inputs)
         builder = Builder(arch.prefix, arch.heads[name], tied, inputs, arch.sizes(config))
         arch.declare(builder, config)

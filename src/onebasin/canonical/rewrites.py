@@ -14,13 +14,13 @@ import torch
 from einops import einsum
 from torch import Tensor
 
-from onebasin.canonical.structure import untied_spec
+from onebasin.canonical.structure import untied_config, untied_spec
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.model import Recipe
 from onebasin.errors import NotExpressible
 from onebasin.families import Rep
 from onebasin.maps.indexed import along
-from onebasin.spec import Linear, ModelSpec, Norm, Scale
+from onebasin.spec import Leaf, Linear, Mirror, ModelSpec, Norm, Scale
 from onebasin.spec.ops import bilinear
 
 LARGEST_OFFSET = 1e4  # larger ratios of offset to gain would cancel digits when the result is run in float32
@@ -32,9 +32,14 @@ def untie(checkpoint: Checkpoint) -> Checkpoint:
     if not spec.tied:
         return checkpoint
     loose = untied_spec(checkpoint)
-    source = {mirror.key: mirror.of for mirror in spec.mirrors}
-    copies = {key: checkpoint.leaves[source[key]] for key in loose.leaves if key not in spec.leaves}
-    return checkpoint.derive(copies, spec=loose, config={**checkpoint.config, "tie_word_embeddings": False})
+    source = {mirror.key: mirror for mirror in spec.mirrors}
+    copies = {key: partial(_copy, checkpoint, source[key]) for key in loose.leaves if key not in spec.leaves}
+    return checkpoint.derive(copies, spec=loose, config=untied_config(checkpoint))
+
+
+def _copy(checkpoint: Checkpoint, mirror: Mirror) -> Tensor:
+    tensor = checkpoint[mirror.of]
+    return tensor if mirror.times == 1 else mirror.times * tensor
 
 
 def keeps_offset(checkpoint: Checkpoint, norm: Norm) -> bool:
@@ -207,6 +212,18 @@ def fold_value_bias(checkpoint: Checkpoint, value: str, output: str) -> Checkpoi
             str(o.bias): lambda: checkpoint[str(o.bias)] + through(checkpoint, o, str(v.bias), checkpoint[str(v.bias)]),
         }
     )
+
+
+def centre_scores(checkpoint: Checkpoint, name: str) -> Checkpoint:
+    """W ← W − mean of its rows, b likewise: softmax cannot see what is added to all scores of a token."""
+    linear = checkpoint.spec.linears[name]
+    leaves = [checkpoint.spec.leaves[leaf] for leaf in (linear.weight, linear.bias) if leaf is not None]
+
+    def centred(leaf: Leaf) -> Tensor:
+        tensor = checkpoint[leaf.name]
+        return tensor - tensor.mean(leaf.letters.index(str(linear.softmax)), keepdim=True)
+
+    return checkpoint.derive({leaf.name: partial(centred, leaf) for leaf in leaves})
 
 
 def through(checkpoint: Checkpoint, output: Linear, bias: str, vector: Tensor) -> Tensor:

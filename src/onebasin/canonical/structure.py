@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from onebasin.archs import declare
+from typing import Any
+
+from onebasin.archs import declare, lookup
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.spec import ModelSpec
+
+
+def untied_config(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The configuration of the same model with a head of its own."""
+    arch, _ = lookup(checkpoint.spec.model_type, [checkpoint.spec.architecture])
+    return {**checkpoint.config, **arch.untied}
 
 
 def untied_spec(checkpoint: Checkpoint) -> ModelSpec:
@@ -12,7 +20,7 @@ def untied_spec(checkpoint: Checkpoint) -> ModelSpec:
     spec = checkpoint.spec
     if not spec.tied:
         return spec
-    loose = declare(transformers_config(checkpoint.config), tie=False)
+    loose = declare(transformers_config(untied_config(checkpoint)), tie=False)
     return loose.without(x for x in loose.linears.values() if x.optional and x.name not in spec.linears)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from onebasin.archs import declare, lookup
 from onebasin.checkpoint.dtypes import DTYPES, code_of
 from onebasin.checkpoint.folder import locate, quantised_error, read_config
+from onebasin.checkpoint.pieces import cut, gather
 from onebasin.checkpoint.sharing import Shared
 from onebasin.checkpoint.store import Header, Progress, Store
 from onebasin.checkpoint.write import Planned, write_folder
 from onebasin.errors import BadCheckpoint, LayoutMismatch, UnknownArchitecture
-from onebasin.spec import Leaf, ModelSpec
+from onebasin.spec import Leaf, ModelSpec, Piece
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +33,8 @@ _CORRECT = "correct config.json: take it from the run that wrote these weights"
 
 @dataclass(frozen=True, repr=False)
 class Checkpoint(Shared):
-    """`leaves` maps leaf names to recipes; `stored` maps table keys to (name on disk, dtype on disk)."""
+    """`leaves` maps leaf names to recipes; `stored` maps table keys (or pieces of them, where the file has these) to
+    (name on disk, dtype on disk)."""
 
     spec: ModelSpec
     config: Mapping[str, Any]
@@ -48,10 +50,10 @@ class Checkpoint(Shared):
         check_release(lookup(config.get("model_type"), config.get("architectures"))[1])
         store = Store.open(folder)
         check_numbers(config, store)
-        spec, names = declare(transformers_config(config)).bind(store.headers)
+        spec, names = declare(transformers_config(config), stored=store.headers).bind(store.headers)
         check_headers(spec, {key: store.headers[name] for key, name in names.items()}, folder)
         stored = {key: (name, store.headers[name].dtype) for key, name in names.items()}
-        leaves = {leaf.name: partial(_read, store, names[leaf.key], leaf) for leaf in spec.leaves.values()}
+        leaves = {leaf.name: _reader(spec, store, names, leaf) for leaf in spec.leaves.values()}
         return cls(spec, config, leaves, stored, store)
 
     def __getitem__(self, leaf: str) -> Tensor:
@@ -98,11 +100,14 @@ class Checkpoint(Shared):
         return self.in_memory() if 8 * sum(map(prod, self.spec.keys.values())) < 2**31 else self
 
     def tensor(self, key: str) -> Tensor:
-        """The stored tensor `key`, put together from its leaves in float64."""
+        """The stored tensor `key`, or a piece of one, put together from its leaves in float64."""
         import torch
 
         from onebasin.checkpoint.views import write_leaf
 
+        if key in self.spec.pieces:
+            piece = self.spec.pieces[key]
+            return cut(self.tensor(piece.key), piece)
         whole = torch.empty(self.spec.keys[key], dtype=torch.float64, device=self.store.device)
         for leaf in self.spec.parts[key]:
             write_leaf(whole, leaf, self[leaf.name])
@@ -110,20 +115,28 @@ class Checkpoint(Shared):
 
     def written_as(self, key: str, dtype: str | None = None) -> str:
         """The dtype that the tensor `key` is written in: its stored one unless another is asked for."""
-        return dtype or self.stored.get(key, next(iter(self.stored.values())))[1]
+        own = next((name for name in (key, *self._pieces(key)) if name in self.stored), next(iter(self.stored)))
+        return dtype or self.stored[own][1]
 
     def planned(self, dtype: str | None = None) -> list[Planned]:
         """What `save` would write: every stored tensor, in its stored dtype unless another is asked for."""
         sources = {key: key for key in self.spec.keys}
         sources |= {m.key: m.of for m in self.spec.mirrors if m.key in self.stored or not m.tied}
-        planned = []
+        planned, whole = [], lru_cache(maxsize=1)(self.tensor)  # pieces of one tensor follow one another
         for key, source in sources.items():
-            name, _ = self.stored.get(key, (key, ""))
-            if self.spec.table_name(name) != key:  # in the input, one of two equal entries stood for both
-                name = key
-            kind = self.written_as(key, dtype)
-            planned.append(Planned(name, self.spec.keys[source], kind, partial(self.tensor, source)))
+            for own in self._pieces(key) or [key]:
+                name, _ = self.stored.get(own, (own, ""))
+                if self.spec.table_name(name) != own:  # in the input, one of two equal entries stood for both
+                    name = own
+                piece = self.spec.pieces.get(own)
+                shape = piece.shape if piece else self.spec.keys[source]
+                make = partial(_piece_of, whole, piece) if piece else partial(self.tensor, source)
+                planned.append(Planned(name, shape, self.written_as(own, dtype), make))
         return planned
+
+    def _pieces(self, key: str) -> list[str]:
+        """The pieces that the file holds of the tensor `key`, if it holds pieces."""
+        return [name for name in self.spec.pieces_of.get(key, ()) if name in self.stored]
 
     def save(
         self,
@@ -149,6 +162,10 @@ class Checkpoint(Shared):
         )
 
 
+def _piece_of(whole: Callable[[str], Tensor], piece: Piece) -> Tensor:
+    return cut(whole(piece.key), piece)
+
+
 def constant(tensor: Tensor) -> Recipe:
     """The recipe of a tensor that is there already."""
     return lambda: tensor
@@ -158,6 +175,13 @@ def _with_dtype(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The configuration of a model written in another dtype: transformers loads it in the one that is named there."""
     keys = [key for key in ("dtype", "torch_dtype") if key in config] or ["dtype"]
     return {**config, **dict.fromkeys(keys, name)}
+
+
+def _reader(spec: ModelSpec, store: Store, names: Mapping[str, str], leaf: Leaf) -> Recipe:
+    """How a leaf is read from the file: from one tensor, or from the pieces of it."""
+    if leaf.key in names:
+        return partial(_read, store, names[leaf.key], leaf)
+    return partial(gather, store, {names[name]: spec.pieces[name] for name in spec.pieces_of[leaf.key]}, leaf)
 
 
 def _read(store: Store, name: str, leaf: Leaf) -> Tensor:
@@ -231,7 +255,8 @@ def attention_of(kind: Any) -> str:
 
 def check_headers(spec: ModelSpec, headers: Mapping[str, Header], folder: Path) -> None:
     """The configuration's shapes are the file's shapes, and what is stored are floating-point numbers."""
-    for key, expected in spec.keys.items():
+    shapes = {**spec.keys, **{name: piece.shape for name, piece in spec.pieces.items()}}
+    for key, expected in ((key, shape) for key, shape in shapes.items() if key in headers):
         if headers[key].shape != expected:
             raise LayoutMismatch(
                 "config.json and the stored tensor disagree about a shape",

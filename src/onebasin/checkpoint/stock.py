@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,8 @@ from torch.overrides import TorchFunctionMode
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.checkpoint.model import attention_of
 from onebasin.spec import Images, ModelSpec, Tokens
+
+EXPERTS = "eager"  # the quicker ways to run a mixture know no float64 and not all sizes
 
 
 def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -36,6 +38,8 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
         part.dtype = dtype  # in 4.x the only place that every part of the model looks at
     config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False  # outputs by name
     config.initializer_range = 0.02  # of weights that are all replaced
+    config._experts_implementation = EXPERTS
+    config.tie_word_embeddings = spec.tied  # some configurations leave it to the file
     kind = getattr(transformers, spec.architecture)
     model = kind._from_config(config, attn_implementation=attention_of(kind))
     _take_out_absent(model, spec)
@@ -49,7 +53,8 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
 
 def _take_out_absent(model: nn.Module, spec: ModelSpec) -> None:
     """Some bare models are saved without their pooler; transformers would run one with random weights."""
-    absent = {name.partition(".")[0] for name, _ in model.named_parameters() if source_key(spec, name) not in spec.keys}
+    known = {*spec.keys, *spec.pieces}
+    absent = {name.partition(".")[0] for name, _ in model.named_parameters() if source_key(spec, name) not in known}
     for part in absent:
         setattr(model, part, None)
 
@@ -77,15 +82,18 @@ def modules_of(model: nn.Module, spec: ModelSpec) -> dict[str, nn.Module]:
 
 def all_in_float64(model: Any) -> None:
     """Let the model compute all of its forward pass in float64, where it is given that, instead of parts in float32."""
-    model.forward = partial(_in_float64, model.forward)
+    recomputed = (x for x in model.modules() if hasattr(x, "gradient_checkpointing"))  # outside of the model's forward
+    for module in {model, *recomputed}:
+        module.forward = partial(_in_float64, module)
+    model.config._experts_implementation = EXPERTS
 
 
-def _in_float64(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _in_float64(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # for masks, which some models fill with the least number of float64
     try:
         with _KeepFloat64():
-            return forward(*args, **kwargs)
+            return type(module).forward(module, *args, **kwargs)
     finally:
         torch.set_default_dtype(usual)
 
@@ -110,12 +118,20 @@ def probe_inputs(spec: ModelSpec, *, batch: int = 4, length: int = 16, seed: int
     for name, kind in spec.inputs.items():
         match kind:
             case Tokens(vocabulary, positions):
-                ids = torch.randint(vocabulary, (batch, min(length, positions)), generator=generator)
+                ids = ended(torch.randint(vocabulary, (batch, min(length, positions)), generator=generator), kind)
                 found |= {name: ids, name.replace("input_ids", "attention_mask"): torch.ones_like(ids)}
             case Images(channels, height, width):
                 shape = (batch, channels, height, width)
                 found[name] = torch.randn(shape, generator=generator, dtype=torch.float64)
     return found
+
+
+def ended(ids: Tensor, kind: Tokens | Images) -> Tensor:
+    """Texts with the token that ends them at their end, and nowhere else, where the model looks for it."""
+    if not isinstance(kind, Tokens) or kind.end is None:
+        return ids
+    others = torch.where(ids == kind.end, (kind.end + 1) % kind.vocabulary, ids)
+    return torch.cat([others[:, :-1], torch.full_like(ids[:, :1], kind.end)], 1)
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from onebasin.archs import declare
@@ -31,17 +31,32 @@ def excerpt(model: Checkpoint, layers: Sequence[int], tokens: int, without: Coll
     """
     config = transformers_config(model.config)
     config.num_hidden_layers = len(layers)
+    if getattr(config, "num_decoder_layers", None):
+        config.num_decoder_layers = sum(i < config.num_decoder_layers for i in layers)
     if getattr(config, "layer_types", None):
         config.layer_types = [config.layer_types[i] for i in layers]
+    if getattr(config, "mlp_only_layers", None) is not None:
+        config.mlp_only_layers = [new for new, old in enumerate(layers) if not _has_experts(model, old)]
+        config.decoder_sparse_step = 1
     if getattr(config, "vocab_size", 0) > tokens:
         config.vocab_size = tokens
     names = {new: old for new, old in _names(model, layers).items() if old not in without}
-    spec, _ = declare(config).bind(names)
-    leaves = {x.name: _reader(model, names[x.key] + x.name[len(x.key) :], x) for x in spec.leaves.values()}
+    spec, _ = declare(config, tie=model.spec.tied).bind(names)
+    leaves = {x.name: _reader(model, _renumbered(x.name, dict(enumerate(layers))), x) for x in spec.leaves.values()}
     stored = {key: model.stored[old] for key, old in names.items()}
     guessed = {"id2label", "label2id"} - set(model.config)  # names of classes that transformers makes up
     settings = {key: value for key, value in config.to_dict().items() if key not in guessed}
     return Checkpoint(spec, settings, leaves, stored, model.store)
+
+
+def _has_experts(model: Checkpoint, layer: int) -> bool:
+    return any(name.startswith(f"layers.{layer}.") for name in model.spec.experts)
+
+
+def _renumbered(name: str, numbers: Mapping[int, int]) -> str:
+    """The name of a tensor, or of a part of one, with the number of its layer replaced."""
+    found = layer_of(name)
+    return name if found is None else f"{found[0]}.{numbers[found[1]]}.{found[2]}"
 
 
 def _names(model: Checkpoint, layers: Sequence[int]) -> dict[str, str]:
@@ -53,8 +68,7 @@ def _names(model: Checkpoint, layers: Sequence[int]) -> dict[str, str]:
         if found is None:
             names[key] = key
         elif found[1] in place:
-            stack, number, rest = found
-            names[f"{stack}.{place[number]}.{rest}"] = key
+            names[_renumbered(key, place)] = key
     return names
 
 

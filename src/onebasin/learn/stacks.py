@@ -79,7 +79,7 @@ def group_of(spec: ModelSpec, space: str) -> str:
         return "heads"
     if bilinear() in ops or gain_product() in ops:
         return "qk"
-    if spec.spaces[space].base is not None:
+    if spec.spaces[space].base in spec.heads:
         return "ov"
     return "residual" if any(norm.space == space for norm in spec.norms.values()) else "units"
 

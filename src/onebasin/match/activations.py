@@ -73,6 +73,7 @@ def match_activations(
     tick("heads, the maps inside them, and units")
     for page in pages.names:
         ascent.match_heads(page, guard=False)
+        ascent.match_experts(page, guard=False)
         for space in spec.spaces_of(page).intersection(ascent.units):
             weights = weight_moments(*ascent.turned(page), space, ascent.emphasis)
             fired = moments[units[space]].to(pages.device) if space in units else None

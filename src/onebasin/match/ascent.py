@@ -15,6 +15,7 @@ from torch import Tensor
 from onebasin.linalg.workers import HUGE, Workers
 from onebasin.maps import Map, map_of
 from onebasin.match.circuits import inner_spaces
+from onebasin.match.experts import match_experts
 from onebasin.match.heads import match_heads
 from onebasin.match.insides import Problem, inside_problem, solve_insides
 from onebasin.match.moments import cross_moment
@@ -37,9 +38,11 @@ class Ascent(State):
         super().__init__(pages, families, strategy)
         self.workers = workers
         matched = [name for name, group in self.group.items() if group in spaces]
-        self.heads = list(dict.fromkeys(base for name in matched if (base := self.bases[name])))
+        self.heads = list(dict.fromkeys(base for name in matched if (base := self.bases[name]) in self.spec.heads))
         self.streams = [name for name in matched if self.group[name] == "residual"]
-        self.units = [name for name in matched if self.group[name] == "units"]
+        self.experts = [name for name in matched if name in self.spec.experts]
+        single = (name for name in matched if name not in self.experts and self.bases[name] is None)
+        self.units = [name for name in single if self.group[name] == "units"]
         self.moments: dict[str, Tensor] = {}
         large = any(self.spec.spaces[name].size >= HUGE for name in self.units)
         self.ahead = workers.count if large else 0  # pages whose units are being solved while others are looked at
@@ -97,6 +100,7 @@ class Ascent(State):
         for space, ready in units.items():
             self.attempt(names, {space: ready(*self.turned(names))}, guard=guard)
         self.match_heads(names, guard=guard)
+        self.match_experts(names, guard=guard)
         for space in self.streams:
             self._gather(names, space)
         self.distance(names)
@@ -110,6 +114,12 @@ class Ascent(State):
             if not self.circuits:
                 found |= solve_insides(self._insides(pair, {**maps, **found}, heads), pair.condition)
             self.attempt(names, found, guard=guard)
+
+    def match_experts(self, names: Names, *, guard: bool) -> None:
+        """The experts of a page, with their units."""
+        here = self.spec.spaces_of(names)
+        for experts in (x for x in self.experts if x in here):
+            self.attempt(names, match_experts(*self.turned(names), experts, self.family, self.counted), guard=guard)
 
     def _insides(self, pair: Pair, maps: Maps, heads: str) -> list[Problem]:
         spaces = inner_spaces(self.spec, heads)

@@ -75,7 +75,7 @@ def group_space(spec: ModelSpec, heads: str) -> str | None:
 
 def inner_spaces(spec: ModelSpec, heads: str | None = None) -> list[str]:
     """The spaces inside heads (those of `heads`, or all)."""
-    bases = {space.base for space in spec.spaces.values() if space.base is not None and heads in (None, space.base)}
+    bases = {base for base in spec.heads if heads in (None, base)}
     groups = {group_space(spec, base) for base in bases}
     return [name for name, space in spec.spaces.items() if space.base in bases and name not in groups]
 

@@ -53,7 +53,7 @@ class WeightMatching(Families):
     sweeps: at most this many rounds over all spaces.
     tol: stop when a round gains less than this part of the distance; 0 does all rounds.
     spaces: what is matched, some of "residual" (streams that a norm reads), "attention" (heads and what is inside
-        them) and "units" (all others); the rest stays as it is.
+        them) and "units" (all others, experts among them); the rest stays as it is.
     """
 
     sweeps: Count = 15
@@ -80,8 +80,7 @@ class Gathering(Options):
 
 
 def group_of(spec: ModelSpec, space: str) -> str:
-    """Which group: fibred spaces and their bases, streams that a norm reads, or the rest."""
+    """Which group: heads and what is inside them, streams that a norm reads, or the rest (experts, hidden units)."""
     if space in spec.streams:
         return "residual"
-    fibred = spec.spaces[space].base is not None or any(other.base == space for other in spec.spaces.values())
-    return "attention" if fibred else "units"
+    return "attention" if space in spec.heads or spec.spaces[space].base in spec.heads else "units"

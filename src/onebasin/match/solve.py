@@ -107,10 +107,11 @@ def _scaled_units(family: Family, moments: Moments, start: Map | None, condition
 def scaled_scores(family: Family, cross: Mapping[Rep, Tensor], gram: Mapping[Rep, Tensor], rows: int = 1024) -> Tensor:
     """2 P − min_r |a − r b|² of all pairs of units, some rows at a time; `gram` is |b|² of every unit of B."""
     found = 2 * cross[Rep.PERM]
-    for first in range(0, len(found), rows):
+    by_v, by_c = (gram[rep].unsqueeze(-2) for rep in (Rep.VEC, Rep.COV))
+    for first in range(0, found.shape[-2], rows):
         some = slice(first, first + rows)
-        v, c = cross[Rep.VEC][some], cross[Rep.COV][some]
-        found[some] -= free_scale(family)(v, gram[Rep.VEC].expand_as(v), c, gram[Rep.COV].expand_as(c), STEPS)[1]
+        v, c = cross[Rep.VEC][..., some, :], cross[Rep.COV][..., some, :]
+        found[..., some, :] -= free_scale(family)(v, by_v.expand_as(v), c, by_c.expand_as(c), STEPS)[1]
     return found
 
 

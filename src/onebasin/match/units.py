@@ -21,6 +21,8 @@ from onebasin.match.moments import Moment, Moments, paired_columns, weight_momen
 from onebasin.match.pair import Maps, Pair
 from onebasin.match.solve import free_scale, scaled_scores, solve
 
+SCORED = (fam.PERMUTATION, fam.SCALED_PERMUTATION, fam.MONOMIAL)
+
 
 def correlation(moment: Moment) -> Tensor:
     """C_ij / √(G_a,ii G_b,jj), zero where a unit is dead."""
@@ -74,25 +76,41 @@ def solve_units(
 
     What is returned waits for it, and needs the page once more: for the scales of the pairs that were chosen.
     """
-    if family not in (fam.PERMUTATION, fam.SCALED_PERMUTATION, fam.MONOMIAL):
+    if family not in SCORED:
         solved = solve(family, weight_moments(pair, maps, space, emphasis))
         return lambda pair, maps: solved
     pending = workers.begin(unit_scores(pair, maps, space, family, emphasis))
 
     def ready(pair: Pair, maps: Maps) -> Map:
         index = pending(lambda: unit_scores(pair, maps, space, family, emphasis))
-        cross, gram = _sums(pair, maps, space, emphasis, lambda a, b: (a * b[index]).sum(1))
-        if family == fam.PERMUTATION:
-            return map_of(family).from_tensors({"index": index, "scale": torch.ones_like(gram[Rep.VEC])})
-        v, c = Rep.VEC, Rep.COV
-        scale, _ = free_scale(family)(cross[v], gram[v][index], cross[c], gram[c][index])
-        return map_of(family).from_tensors({"index": index, "scale": scale})
+        return scaled_pairs(pair, maps, space, family, emphasis, index)
 
     return ready
 
 
+def solve_fibres(pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float]) -> Map:
+    """The same for the units of all experts, each by itself, as the experts arrive under `maps`."""
+    if family not in SCORED:
+        return solve(family, weight_moments(pair, maps, space, emphasis))
+    index = assign(unit_scores(pair, maps, space, family, emphasis))
+    return scaled_pairs(pair, maps, space, family, emphasis, index)
+
+
+def scaled_pairs(
+    pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float], index: Tensor
+) -> Map:
+    """The map that pairs units by `index` (f?, n), at the best scale of each pair where scales are free."""
+    chosen = index.unsqueeze(-1)
+    cross, gram = _sums(pair, maps, space, emphasis, lambda a, b: (a * b.take_along_dim(chosen, -2)).sum(-1))
+    if family == fam.PERMUTATION:
+        return map_of(family).from_tensors({"index": index, "scale": torch.ones_like(gram[Rep.VEC])})
+    v, c = Rep.VEC, Rep.COV
+    scale, _ = free_scale(family)(cross[v], gram[v].gather(-1, index), cross[c], gram[c].gather(-1, index))
+    return map_of(family).from_tensors({"index": index, "scale": scale})
+
+
 def unit_scores(pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float]) -> Tensor:
-    """How well every unit of A goes with every one of B, (n, n): at the best scale of the two where scales are free."""
+    """How well units of A and B go together, (f?, n, n): at the best scale of the two where scales are free."""
     cross, gram = _sums(pair, maps, space, emphasis, lambda a, b: a @ b.mT)
     if family == fam.PERMUTATION:
         return sum(cross.values(), torch.zeros_like(cross[Rep.VEC]))
@@ -106,7 +124,7 @@ def _sums(
     cross: dict[Rep, Tensor] = {}
     gram: dict[Rep, Tensor] = {}
     for rep, a, b, w in paired_columns(pair, maps, space, emphasis):
-        found, size = w * product(a, b), w * b.square().sum(1)
+        found, size = w * product(a, b), w * b.square().sum(-1)
         cross[rep] = cross[rep] + found if rep in cross else found
         gram[rep] = gram[rep] + size if rep in gram else size
     none, nothing = (torch.zeros_like(next(iter(x.values()))) for x in (cross, gram))

@@ -181,6 +181,14 @@ def check_circuits(a: ModelSpec, b: ModelSpec) -> None:
                 found=b.family(space),
                 next_step="use the factor path",
             )
+    for attention in a.attentions:
+        query, key = (a.linears[names[0]] for names in (attention.queries, attention.keys))
+        if query.norm != key.norm:
+            raise NotExpressible(
+                "Attention from one stream to another has no circuits here: its keys are not as many as its queries",
+                tensor=key.weight,
+                next_step="use the factor path",
+            )
     linears = [
         a.linears[x] for attention in a.attentions for x in (*attention.queries, *attention.keys, attention.value)
     ]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from onebasin.ensemble.words import join_words
 
 # What a class ends with in transformers' own lists, what loads it, and the pipeline that the Hub gives it.
 PIPELINES = {
     "CAUSAL_LM": ("AutoModelForCausalLM", "text-generation"),
+    "SEQ_TO_SEQ_CAUSAL_LM": ("AutoModelForSeq2SeqLM", "text2text-generation"),
     "MASKED_LM": ("AutoModelForMaskedLM", "fill-mask"),
     "SEQUENCE_CLASSIFICATION": ("AutoModelForSequenceClassification", "text-classification"),
     "TOKEN_CLASSIFICATION": ("AutoModelForTokenClassification", "token-classification"),
@@ -24,6 +26,12 @@ _HEAD = 65_536  # characters of a card in which its metadata are looked for
 _LICENCE = re.compile(r"""^(license(?:_name|_link)?):[ \t]*(["']?)([\w.+:/%?=-]+)\2[ \t]*(?:#.*)?$""", re.M)
 
 
+def _encoders(lists: Any) -> Collection[str]:
+    """Classes that are the encoder of a model that has a decoder as well."""
+    names: Collection[str] = lists.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES.values()
+    return names
+
+
 def pipeline_of(architecture: str, *, images: bool) -> tuple[str, str]:
     """The class of transformers that loads such a model, and its pipeline; `images` if it reads those."""
     lists = import_module("transformers.models.auto.modeling_auto")
@@ -31,6 +39,8 @@ def pipeline_of(architecture: str, *, images: bool) -> tuple[str, str]:
         listed = getattr(lists, f"MODEL_FOR_{kind}_MAPPING_NAMES").values()
         if any(architecture in ((names,) if isinstance(names, str) else names) for names in listed):
             return found
+    if architecture not in lists.MODEL_MAPPING_NAMES.values() and architecture in _encoders(lists):
+        return "AutoModelForTextEncoding", "feature-extraction"
     return "AutoModel", "image-feature-extraction" if images else "feature-extraction"
 
 

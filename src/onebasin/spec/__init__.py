@@ -4,8 +4,10 @@ from onebasin.spec.builder import Builder, Head
 from onebasin.spec.leaves import Axis, Leaf, Space, View
 from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Scale, Tokens
 from onebasin.spec.ops import Op
+from onebasin.spec.pieces import Piece
 
 __all__ = [
-    "Attention", "Axis", "Builder", "Head", "Images", "Leaf", "Linear", "Mirror", "ModelSpec", "Norm", "Op", "Scale",
+    "Attention", "Axis", "Builder", "Head", "Images", "Leaf", "Linear", "Mirror", "ModelSpec", "Norm", "Op", "Piece",
+    "Scale",
     "Space", "Tokens", "View",
 ]  # fmt: skip

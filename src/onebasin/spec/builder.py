@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from onebasin.errors import LayoutMismatch
 from onebasin.spec.leaves import Axis, Leaf, Space, letters, make_leaf
 from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Scale, Tokens
 from onebasin.spec.ops import Op, tied
+from onebasin.spec.pieces import Piece
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Head:
     bias: bool = False
     vocabulary: bool = False  # may share the input embedding
     pooled: bool = False  # reads the pooler instead of the stream
+    nested: bool = True  # the base model is a part of the class, and not its parts
 
 
 class Builder:
@@ -38,7 +41,7 @@ class Builder:
         self, prefix: str, head: Head, tie: bool, inputs: Mapping[str, Tokens | Images], sizes: dict[str, int]
     ) -> None:
         self.head, self.tied = head, tie and head.vocabulary
-        self.prefix = prefix if head.key else ""
+        self.prefix = prefix if head.key and head.nested else ""
         self._key, self._name = self.prefix, ""
         self._inputs, self._sizes = inputs, sizes
         self._spaces: dict[str, Space] = {}
@@ -48,6 +51,7 @@ class Builder:
         self._scales: dict[str, Scale] = {}
         self._attentions: list[Attention] = []
         self._mirrors: list[Mirror] = []
+        self._pieces: dict[str, Piece] = {}
         self._outputs: dict[str, Axis | None] = {}
         self._constants: dict[str, object] = {}
 
@@ -55,6 +59,11 @@ class Builder:
         inner = copy.copy(self)
         inner._key, inner._name = key, name
         return inner
+
+    @property
+    def key(self) -> str:
+        """What stands before the names of tensors here."""
+        return self._key
 
     @property
     def root(self) -> Builder:
@@ -96,19 +105,31 @@ class Builder:
 
     def linear(
         self, key: str, maps: str, *, norm: str | None = None, bias: bool = True, part: str = "",
-        conv1d: bool = False, optional: bool = False, start: int = 0, **where: Axis | int,
+        conv1d: bool = False, optional: bool = False, start: int = 0, bare: bool = False, softmax: str | None = None,
+        **where: Axis | int,
     ) -> str:  # fmt: skip
-        """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D; in a fused tensor from row `start`."""
+        """``maps = "in -> out"``; stored (out, in), or (in, out) for a Conv1D; in a fused tensor from row `start`.
+
+        The weight is stored under `key` itself if `bare`.  A `softmax` runs over that letter of the output.
+        """
         reads, writes = maps.split(" -> ")
         stored = f"{reads} {writes}" if conv1d else f"{writes} {reads}"
-        weight = self._claim(f"{key}.weight", stored, f"{writes} {reads}", part, where, start)
+        weight = self._claim(key if bare else f"{key}.weight", stored, f"{writes} {reads}", part, where, start)
         offset = None
         if bias:
             outer = {x: place for x, place in where.items() if x in letters(writes)}
             offset = self._claim(f"{key}.bias", writes, writes, part, outer, start)
         name = weight.replace(".weight", "", 1)
-        self._linears[name] = Linear(name, weight, offset, reads, writes, norm, optional)
+        self._linears[name] = Linear(name, weight, offset, reads, writes, norm, optional, softmax)
         return name
+
+    def apart(self, key: str, template: str, **names: Sequence[str]) -> None:
+        """Some files hold the tensor `key` in pieces, one for every choice of the letters that `template` has."""
+        view = next(leaf.view for leaf in self._leaves.values() if leaf.key == self._key + key)
+        for choice in product(*(range(len(words)) for words in names.values())):
+            picks = tuple(zip(names, choice, strict=True))
+            name = self._key + template.format(**{x: names[x][i] for x, i in picks})
+            self._pieces[name] = Piece(self._key + key, view, picks)
 
     def norm(
         self, kind: str, key: str, axis: Axis, eps: float, *, blocked: str | None = None, gain: bool = True,
@@ -144,11 +165,11 @@ class Builder:
         space = gains.space if gains else None
         self._attentions.append(Attention(self._name + name, tuple(queries), tuple(keys), value, output, scaled, space))
 
-    def mirror(self, key: str, of: str, *, tied: bool) -> None:
-        self._mirrors.append(Mirror(key, of, tied))
+    def mirror(self, key: str, of: str, *, tied: bool, times: float = 1.0) -> None:
+        self._mirrors.append(Mirror(key, of, tied, times))
 
-    def tie(self, head: str, embedding: str) -> None:
-        self.mirror(head, embedding, tied=True)
+    def tie(self, head: str, embedding: str, times: float = 1.0) -> None:
+        self.mirror(head, embedding, tied=True, times=times)
         self._constants["tied embedding"] = embedding
 
     def constant(self, name: str, value: object) -> None:
@@ -186,5 +207,5 @@ class Builder:
         return ModelSpec(
             model_type, architecture, self._spaces, self._leaves, self._linears, self._norms,
             tuple(self._attentions), tuple(self._mirrors), self._inputs, self._outputs, self._constants,
-            self.prefix, renames, untouched, self._scales,
+            self.prefix, renames, untouched, self._scales, self._pieces,
         )  # fmt: skip

@@ -115,15 +115,18 @@ def check_scales(spec: ModelSpec) -> None:
 def check_coverage(spec: ModelSpec, names: Mapping[str, str]) -> None:
     """A file (table name -> stored name) holds every tensor of the table and no other."""
     mirrors = {mirror.key for mirror in spec.mirrors}
-    missing = [key for key in spec.keys if key not in names]
-    extra = [name for key, name in names.items() if key not in spec.keys and key not in mirrors]
+    cut = {key for key, pieces in spec.pieces_of.items() if not names.keys().isdisjoint(pieces)}
+    needed = [name for key in spec.keys for name in (spec.pieces_of[key] if key in cut else [key])]
+    missing = [name for name in needed if name not in names]
+    known = mirrors.union(needed)
+    extra = [name for key, name in names.items() if key not in known]
     for wrong, problem in ((missing, "lacks a tensor that {} needs"), (extra, "holds a tensor that {} does not have")):
         if wrong:
             more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             raise UnclaimedTensor(
                 f"The checkpoint {problem.format(spec.architecture)}{more}",
                 tensor=wrong[0],
-                expected=f"{len(spec.keys)} tensors",
+                expected=f"{len(needed)} tensors",
                 found=f"{len(names)} tensors",
                 next_step=f"load the folder with transformers.{spec.architecture}.from_pretrained, look at its "
                 "warnings, and save it again with save_pretrained; or correct 'architectures' in config.json",

@@ -13,6 +13,7 @@ from onebasin.families import Family, Rep, meet
 from onebasin.spec.checks import check_coverage, check_fibres, check_partition, check_readers, check_scales
 from onebasin.spec.leaves import Axis, Leaf, Space
 from onebasin.spec.ops import Op, layer_norm, layer_scale, rms_norm
+from onebasin.spec.pieces import Piece
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -25,7 +26,10 @@ def kind_of(space: str) -> str:
 
 @dataclass(frozen=True)
 class Linear:
-    """y = W x + b: the leaves of W and b, the patterns of x and y as the module sees them, the norm that wrote x."""
+    """y = W x + b: the leaves of W and b, the patterns of x and y as the module sees them, the norm that wrote x.
+
+    `softmax` is the letter of y that a softmax runs over, if one does: it does not see what is added to all of them.
+    """
 
     name: str
     weight: str
@@ -34,6 +38,7 @@ class Linear:
     writes: str
     norm: str | None = None
     optional: bool = False
+    softmax: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,19 +89,28 @@ class Attention:
 
 @dataclass(frozen=True)
 class Mirror:
-    """A stored entry that repeats leaf-bearing tensor `of`; `tied` entries must hold the same values."""
+    """A stored entry that repeats leaf-bearing tensor `of`; `tied` entries must hold the same values.
+
+    A head that is not tied does what this one does if it has `times` these values.
+    """
 
     key: str
     of: str
     tied: bool
+    times: float = 1.0
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The model reads token ids."""
+    """The model reads token ids; where it looks for the `end` of a text, that token stands there and nowhere else."""
 
     vocabulary: int
     positions: int
+    end: int | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.vocabulary, self.positions
 
 
 @dataclass(frozen=True)
@@ -106,6 +120,10 @@ class Images:
     channels: int
     height: int
     width: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.channels, self.height, self.width
 
 
 @dataclass(frozen=True)
@@ -127,6 +145,7 @@ class ModelSpec:
     renames: tuple[tuple[str, str], ...] = ()
     untouched: tuple[str, ...] = ()
     scales: Mapping[str, Scale] = field(default_factory=dict)
+    pieces: Mapping[str, Piece] = field(default_factory=dict)  # names that a file may have instead of those in `keys`
     keys: Mapping[str, tuple[int, ...]] = field(init=False)  # stored tensor -> expected shape
 
     def __post_init__(self) -> None:
@@ -152,6 +171,23 @@ class ModelSpec:
         placed = ((leaf, {axis.space for _, axis in leaf.spaces()}) for leaf in self.leaves.values())
         found = _grouped((space, leaf) for leaf, spaces in placed for space in spaces)
         return {space: tuple(found.get(space, ())) for space in self.spaces}
+
+    @cached_property
+    def pieces_of(self) -> Mapping[str, Sequence[str]]:
+        """Stored tensor -> the names of its pieces, for those that have any."""
+        return _grouped((piece.key, name) for name, piece in self.pieces.items())
+
+    @cached_property
+    def heads(self) -> frozenset[str]:
+        """The spaces whose elements are heads: what lies inside an attention has them as its base."""
+        linears = (self.linears[name] for attention in self.attentions for name in (attention.value, *attention.keys))
+        inner = self.spaces_of(linear.weight for linear in linears)
+        return frozenset(base for name in inner if (base := self.spaces[name].base) is not None)
+
+    @cached_property
+    def experts(self) -> frozenset[str]:
+        """The spaces whose elements are experts: bases of hidden units."""
+        return frozenset(space.base for space in self.spaces.values() if space.base is not None) - self.heads
 
     @cached_property
     def _reading(self) -> Mapping[str | None, Sequence[Linear]]:
@@ -260,7 +296,7 @@ class ModelSpec:
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        return frozenset((*self.keys, *(mirror.key for mirror in self.mirrors)))
+        return frozenset((*self.keys, *self.pieces, *(mirror.key for mirror in self.mirrors)))
 
     def bind(self, stored: Iterable[str]) -> tuple[ModelSpec, dict[str, str]]:
         """Match the table with the names in a file: (spec without absent optional parts, table name -> stored name)."""

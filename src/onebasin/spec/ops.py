@@ -65,6 +65,10 @@ def head_sum() -> Op:
     return Op("sum over heads", fam.PERMUTATION, "every head is treated alike")
 
 
+def expert_sum() -> Op:
+    return Op("sum over experts", fam.PERMUTATION, "the router's row moves along with its expert")
+
+
 def head_slopes() -> Op:
     """Scores get a bias that grows with the distance, in every head at its own rate (ALiBi)."""
     return Op("a slope for every head", fam.TRIVIAL, "slopes follow from the place of the head")

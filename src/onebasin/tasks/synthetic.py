@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from onebasin.checkpoint import Checkpoint
-from onebasin.checkpoint.stock import stock_model
+from onebasin.checkpoint.stock import ended, stock_model
 from onebasin.errors import BadTask
 from onebasin.spec import Images
 from onebasin.tasks.images import image_task, reads_images
@@ -119,8 +119,10 @@ def _words(checkpoint: Checkpoint, samples: int, length: int, seed: int) -> Task
     special = set() if tokenizer is None else set(tokenizer.all_special_ids)
     words = torch.tensor([i for i in range(vocabulary) if i not in special])
     generator = torch.Generator().manual_seed(seed)
-    ids = words[torch.randint(len(words), (samples, length), generator=generator)]
-    ids = put_around(ids, tokenizer)
-    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs: dict[str, Tensor] = {}
+    for name, kind in checkpoint.spec.inputs.items():
+        ids = words[torch.randint(len(words), (samples, length), generator=generator)]
+        ids = ended(put_around(ids, tokenizer), kind)
+        inputs |= {name: ids, name.replace("input_ids", "attention_mask"): torch.ones_like(ids)}
     about = {"source": "synthetic: random words", "seed": seed, "samples": samples, "length": length}
     return Task(SYNTHETIC, head_of(checkpoint), inputs, torch.full((samples,), IGNORED), about)

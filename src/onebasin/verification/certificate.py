@@ -18,6 +18,7 @@ from onebasin.ensemble.words import describe_gauge
 from onebasin.errors import BrokenPromise
 from onebasin.families import PERMUTATION
 from onebasin.maps import Isometry
+from onebasin.spec import ModelSpec
 from onebasin.verification.verify import PROMISE, drifts, keeps_promise
 
 BINS = 18  # of ten degrees
@@ -36,7 +37,7 @@ def certificate(aligned: Aligned, which: int = 1) -> dict[str, Any]:
         "families": {name: g.family.name for name, g in alignment.maps.items()},
         "displacement": alignment.displacement(),
         "moved_units": moved_units(alignment),
-        "heads": head_places(alignment),
+        "heads": head_places(aligned.ensemble.spec, alignment),
         "angles": turning_angles(alignment),
         "versions": versions(),
     }
@@ -77,16 +78,15 @@ def moved_units(alignment: Alignment) -> dict[str, str]:
     return {name: f"{moved[name]} of {index.numel()}" for name, index in orders.items()}
 
 
-def head_places(alignment: Alignment) -> dict[str, list[int]]:
-    """Space of heads -> places: head places[i] of B goes where head i of A is.
+def head_places(spec: ModelSpec, alignment: Alignment) -> dict[str, list[int]]:
+    """Space of heads or experts -> places: head places[i] of B goes where head i of A is.
 
-    Heads are what other spaces lie over, and the queries that lie over them; units of an FFN are neither.
+    Queries that lie over heads are heads as well; units of an FFN, or of an expert, are not.
     """
-    bases = set(alignment.bases.values()) - {None}
     return {
         name: _places(alignment, name).tolist()
         for name, g in alignment.maps.items()
-        if g.family == PERMUTATION and (name in bases or alignment.bases[name] in bases)
+        if g.family == PERMUTATION and (name in spec.heads | spec.experts or alignment.bases[name] in spec.heads)
     }
 
 

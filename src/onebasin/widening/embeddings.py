@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.families import ORTHOGONAL, ORTHOGONAL_ONES, Rep
 from onebasin.spec import ModelSpec
-from onebasin.spec.ops import gain_product, head_sum, joint_qk_norm, qk_norm, rope
+from onebasin.spec.ops import elementwise, expert_sum, gain_product, head_sum, joint_qk_norm, qk_norm, rope
 from onebasin.widening.heads import check_more, check_scaled, normed_growth, padded, query_factors, rotary, turned
 
 EXTRA = ("zero", "split")  # what a larger model's additional units and heads are
@@ -108,8 +108,20 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
     if qk_norm() in ops or joint_qk_norm() in ops:
         return Embedding(source, *normed_growth(name, small, large))
     if gain_product() in ops:
-        return Embedding(source, 1.0, query_factor / math.prod(normed_growth(name, small, large)))
-    if head_sum() in ops or small.spaces[name].base is None:
+        of_queries, of_keys = normed_growth(name, small, large)
+        if elementwise("clip") in ops:  # which sees each of the two, and not their product alone
+            check_scaled(small, name, query_factor)
+            return Embedding(source, 1 / of_queries, 1 / of_keys)
+        return Embedding(source, 1.0, query_factor / (of_queries * of_keys))
+    if expert_sum() in ops and m != n:
+        raise NotExpressible(
+            "The number of experts cannot change",
+            space=name,
+            expected=n,
+            found=m,
+            next_step="leave it as it is: the softmax of a router shares out every token among all experts",
+        )
+    if head_sum() in ops or small.spaces[name].base not in small.heads:
         split = extra == "split" or _returned(small, name)
         if m > n:
             check_more(small, name, split)

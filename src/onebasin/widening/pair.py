@@ -27,6 +27,7 @@ def size_words(spec: ModelSpec) -> dict[str, int]:
     """The sizes under the names people use; key/value heads where the model has a number of its own for them."""
     sizes, grouped = sizes_of(spec), "kv_heads" in fields_of(spec)
     names = {"kv_heads": "key/value heads", "head": "head width", "ffn": "FFN"}
+    names |= {"expert_ffn": "expert FFN", "shared_ffn": "shared FFN"}
     return {names.get(role, role): n for role, n in sizes.items() if role != "kv_heads" or grouped}
 
 

@@ -19,7 +19,7 @@ BOOKKEEPING = ("_name_or_path", "architectures", "dtype", "torch_dtype", "tie_wo
 
 
 def fields_of(spec: ModelSpec) -> Mapping[str, str]:
-    """Role (residual, heads, kv_heads, head, ffn, eps) -> the setting that holds it."""
+    """Role (residual, heads, kv_heads, head, eps, or the name of a space of units) -> the setting that holds it."""
     return lookup(spec.model_type, [spec.architecture])[0].fields
 
 
@@ -83,8 +83,9 @@ def places_of(spec: ModelSpec) -> dict[str, str]:
     value = spec.leaves[spec.linears[spec.attentions[0].value].weight]
     outer = {axis.rep: axis.space for _, axis in value.spaces() if spec.spaces[axis.space].base is None}
     inner = next(axis.space for _, axis in value.spaces() if spec.spaces[axis.space].base is not None)
-    units = next(name for name in spec.spaces if name.endswith("ffn"))
-    return {"residual": outer[Rep.COV], "kv_heads": outer[Rep.VEC], "head": inner, "ffn": units}
+    places = {"residual": outer[Rep.COV], "kv_heads": outer[Rep.VEC], "head": inner}
+    named = {name.rpartition(".")[2]: name for name in reversed(list(spec.spaces)) if name not in spec.heads}
+    return places | {role: named[role] for role in fields_of(spec) if role in named and role not in places}
 
 
 def sizes_of(spec: ModelSpec) -> dict[str, int]:
@@ -103,7 +104,7 @@ def common_config(*specs: ModelSpec) -> dict[str, Any]:
     """
     check_widens(specs[0])
     first, fields, sizes = specs[0], fields_of(specs[0]), [sizes_of(spec) for spec in specs]
-    size = {role: max(own[role] for own in sizes) for role in sizes[0]}
+    size = {role: max(own[role] for own in sizes) for role in sizes[0] if all(role in own for own in sizes)}
     queries = max(own["heads"] // own["kv_heads"] for own in sizes)
     size["heads"] = size["kv_heads"] * queries
     rotary = any(turned(first, name) for name in first.spaces)
@@ -117,7 +118,7 @@ def common_config(*specs: ModelSpec) -> dict[str, Any]:
     else:
         size |= _tied(size, queries, step, head_step)
     eps = next(norm.eps for norm in first.norms.values())
-    return {field: eps if role == "eps" else size[role] for role, field in fields.items()}
+    return {field: eps if role == "eps" else size[role] for role, field in fields.items() if role in (*size, "eps")}
 
 
 def _multiple(size: int, step: int) -> int:
