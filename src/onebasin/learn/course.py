@@ -51,7 +51,7 @@ class Run:
         self.history: list[Point] = []
         self.ends: tuple[float, ...] = ()  # the loss of each model alone, as it was before learning
         self.best, self.best_step, self.stale, self.before = steps.latents(), 0, 0, 0.0
-        self.models = len(steps.objective.ends)
+        self.models = steps.objective.models
         self._start = time.perf_counter()
 
     def train(self, told: Callback | None = None) -> None:

@@ -20,6 +20,7 @@ from onebasin.events import Callback
 from onebasin.landscape.teacher import check_labelled
 from onebasin.learn.coordinates import Coordinates
 from onebasin.learn.course import Run
+from onebasin.learn.in_blocks import by_blocks
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.stacks import OURS, Variation, free_gains
@@ -83,14 +84,15 @@ def _steps(
 ) -> Steps:  # fmt: skip
     """The optimisation, ready to begin: the models are moved by their bases and held in memory."""
     forms = start.ensemble.forms
-    moved = [forms[0].in_memory()]
-    moved += [transport(form, base).in_memory() for form, base in zip(forms[1:], bases[1:], strict=True)]
+    moved = [forms[0], *(transport(form, base) for form, base in zip(forms[1:], bases[1:], strict=True))]
+    if not by_blocks(forms[0].spec, options):
+        moved = [form.in_memory() for form in moved]
     wide = torch.float64 if options.dtype == "float64" else torch.float32
     half = options.dtype == "bfloat16" or (options.dtype == "auto" and device.type == "cuda")
     objective = Objective(
         moved, options, data.kind, variation, dtype=wide, forward_dtype=torch.bfloat16 if half else None,
-        tokens=options.batch // world.size * data.length, loss=data.loss,
-    ).to(device)  # fmt: skip
+        tokens=options.batch // world.size * data.length, loss=data.loss, device=device, world=world,
+    )  # fmt: skip
     batches = Batches(data, options.batch, options.seed, augment=options.augment, world=world)
     return Steps(objective, batches, options, world, variation)
 

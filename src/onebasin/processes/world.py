@@ -36,6 +36,15 @@ class World:
         self.average([mean], 1)
         return mean
 
+    def part(self, count: Tensor) -> Tensor | None:
+        """How much a mean over `count` things here weighs in the mean of all processes; None for one alone."""
+        if self.size == 1:
+            return None
+        total = count.double() if count.device.type != "mps" else count.float()
+        own = total.clone()
+        self._add_up(total)
+        return self.size * own / total.clamp_min(1)
+
     def agreed(self, value: float, device: torch.device) -> float:
         """The value of the first process, so that all decide alike."""
         if self.size == 1:
