@@ -94,13 +94,13 @@ class Objective(nn.Module):
             getattr(side, name)()
 
     def counted(self, inputs: Inputs, labels: Tensor) -> Tensor:
-        """Over how many labels, tokens or samples the loss of a batch is the mean."""
+        """How much the loss of a batch counts: as many labels as it has, or samples; of padded ones only a part."""
         mask = inputs.get("attention_mask")
         if self.by_label:
             return (labels != IGNORED).sum()
         if self.taught and mask is not None and mask.shape == labels.shape:
-            return mask.sum()
-        return torch.tensor(labels.numel() if self.taught else len(labels), device=labels.device)
+            return mask.sum() / mask.shape[1]
+        return torch.tensor(len(labels), device=labels.device)
 
     @torch.no_grad()
     def target(self, inputs: Inputs, labels: Tensor, share: Tensor) -> Target:

@@ -185,27 +185,30 @@ def _actions(spec: ModelSpec, leaf: Leaf, by_space: Mapping[str, Stack]) -> list
 class Weights(nn.Module):
     """One model's tensors in groups.  What no learned map touches, or all if `frozen`, is put together once.
 
-    They are parameters without gradient, kept in the types `kept` says (by stored tensor) and handed out in `dtype`.
+    They are parameters without gradient, kept in the types `kept` says (by stored tensor) and handed out in `dtype`;
+    flat, so that any number of processes can share them out evenly.
     """
 
     def __init__(
         self, checkpoint: Checkpoint, groups: list[Group], dtype: torch.dtype, kept: Kept, *, frozen: bool = False
     ) -> None:
         super().__init__()
-        self.groups, self.dtype = groups, dtype
+        self.groups, self.dtype, self.shapes = groups, dtype, dict[tuple[int, int], torch.Size]()
         self.still = [frozen or not any(part.moves for part in group.parts) for group in groups]
         for i, group in enumerate(groups):
             rests = kept(checkpoint, group.keys[0])
             parts = [torch.stack([checkpoint[leaf] for leaf in part.leaves]).to(rests) for part in group.parts]
             for j, tensor in enumerate([group.stored(parts)] if self.still[i] else parts):
-                self.register_parameter(f"_{i}_{j}", nn.Parameter(tensor.contiguous(), requires_grad=False))
+                flat = nn.Parameter(tensor.contiguous().flatten(), requires_grad=False)
+                self.register_parameter(f"_{i}_{j}", flat)
+                self.shapes[i, j] = tensor.shape
 
     def forward(self, moves: Moves) -> dict[int, Tensor]:
         """The stored tensors (L, ...) of every group under the learned maps and factors."""
         return {i: self._moved(i, moves) for i in range(len(self.groups))}
 
     def _frozen(self, i: int, j: int) -> Tensor:
-        return self.get_parameter(f"_{i}_{j}")
+        return self.get_parameter(f"_{i}_{j}").view(self.shapes[i, j])
 
     def _moved(self, i: int, moves: Moves) -> Tensor:
         if self.still[i]:

@@ -40,10 +40,10 @@ class World:
         """How much a mean over `count` things here weighs in the mean of all processes; None for one alone."""
         if self.size == 1:
             return None
-        total = count.double() if count.device.type != "mps" else count.float()
-        own = total.clone()
+        own = count.to(torch.float32 if count.device.type == "mps" else torch.float64)
+        total = own.clone()
         self._add_up(total)
-        return self.size * own / total.clamp_min(1)
+        return self.size * own / total.clamp_min(torch.finfo(own.dtype).tiny)
 
     def agreed(self, value: float, device: torch.device) -> float:
         """The value of the first process, so that all decide alike."""
@@ -93,9 +93,23 @@ def _all_there() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        step = "its own message stands beside this one; all of them have to start again"
-        found = str(error).splitlines()[0]
-        raise Lost("Another process of this run has ended", found=found, next_step=step) from error
+        raise _lost(error) from error
+
+
+@contextmanager
+def heeding_others() -> Iterator[None]:
+    """While open, modules that are shared out speak with each other; errors that are not of that stay what they are."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, distributed.DistError) or "gloo" in str(error):
+            raise _lost(error) from error
+        raise
+
+
+def _lost(error: RuntimeError) -> Lost:
+    step = "its own message stands beside this one; all of them have to start again"
+    return Lost("Another process of this run has ended", found=str(error).splitlines()[0], next_step=step)
 
 
 @contextmanager
