@@ -30,6 +30,7 @@ def shapes(gpu: bool) -> dict[str, tuple[Any, int, int]]:
         return found
     (vit, *_), (gpt2, *_) = found.values()
     vit.num_hidden_layers = gpt2.n_layer = 2
+    gpt2.vocab_size = 2000
     return {"ViT, 2 layers, 256 wide, batch 8": (vit, 8, 0), "GPT-2, 2 layers, 768 wide, 2 x 64 tokens": (gpt2, 2, 64)}
 
 
@@ -48,7 +49,10 @@ def measure() -> dict[str, Any]:
                 results[name][way] = timed(learned_step(form, task, batch, options, device), device)
         results[name]["plain training"] = timed(plain_step(form, task, batch, "auto" if gpu else "off", device), device)
         one, many, plain = (results[name][x]["ms"] for x in ("one block", "block by block", "plain training"))
-        results[name] |= {"block by block / one block": round(many / one, 3), "one block / plain": round(one / plain, 3)}
+        results[name] |= {
+            "block by block / one block": round(many / one, 3),
+            "one block / plain": round(one / plain, 3),
+        }
         print(name, results[name], file=sys.stderr, flush=True)
     return results
 

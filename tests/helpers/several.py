@@ -1,44 +1,62 @@
-"""A run of learning that several processes of this machine share: forked, so that nothing is imported twice."""
+"""Work that several processes of this machine share: forked, so that nothing is imported twice."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import distributed
 
+from onebasin.errors import OnebasinError
 
-def together(count: int, place: Path, work: Callable[[int], Any], kill: int | None = None) -> list[Any]:
-    """What `work(rank)` gives in each of `count` processes: a value or an exception; None for one that was killed."""
+LIMIT = 120  # seconds
+
+
+def together(count: int, place: Path, work: Callable[[], Any], kill: int | None = None) -> list[Any]:
+    """What `work()` gives in each of `count` processes, or its error.
+
+    One of them is killed with −9 once there is a file `now` in the folder; it gives None.
+    """
     place.mkdir()
     fork = multiprocessing.get_context("fork")
-    each = [fork.Process(target=_one, args=(rank, count, place, work)) for rank in range(count)]
+    pipes = [fork.Pipe() for _ in range(count)]
+    each = [fork.Process(target=_one, args=(rank, count, place, work, pipes[rank][1])) for rank in range(count)]
     for process in each:
         process.start()
     if kill is not None:
-        while not (place / "now").exists():
-            time.sleep(0.01)
+        _wait_for(place / "now")
         each[kill].kill()
+    found = [None if rank == kill else _told(pipe) for rank, (pipe, _) in enumerate(pipes)]
     for process in each:
-        process.join(120)
-        assert process.exitcode is not None, "a process of the run has not ended"
-    files = [place / str(rank) for rank in range(count)]
-    return [pickle.loads(file.read_bytes()) if file.exists() else None for file in files]
+        process.join(LIMIT)
+    assert all(process.exitcode is not None for process in each), "a process has not ended"
+    return found
 
 
-def _one(rank: int, count: int, place: Path, work: Callable[[int], Any]) -> None:
+def _told(pipe: Connection) -> Any:
+    assert pipe.poll(LIMIT), "a process has nothing to tell"
+    return pipe.recv()
+
+
+def _wait_for(file: Path) -> None:
+    end = time.monotonic() + LIMIT
+    while not file.exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def _one(rank: int, count: int, place: Path, work: Callable[[], Any], pipe: Connection) -> None:
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{place}/meeting", rank=rank, world_size=count)
     try:
-        found: Any = work(rank)
-    except Exception as error:  # for the test to look at
+        found: Any = work()
+    except OnebasinError as error:
         found = error
-    (place / f".{rank}").write_bytes(pickle.dumps(found))
-    (place / f".{rank}").replace(place / str(rank))
-    os._exit(0)
+    pipe.send(found)
+    os._exit(0)  # without the farewell of the group: one of it may be gone

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 
 import pytest
 import torch
 
+from helpers.examples import TIMES
 from helpers.learning import RUN, Telling, open_pair, tensors
 from helpers.several import together
 from onebasin.ensemble.ensemble import Ensemble
@@ -18,11 +18,12 @@ from onebasin.learn.options import LearnedMatching
 from onebasin.match.many import as_they_are
 from onebasin.tasks import LANGUAGE, Task
 
-MANY = int(os.environ.get("ONEBASIN_EXAMPLES", "1")) > 1  # make test-all
 NAME = "LlamaForCausalLM"
 STEPS = {"task": 20, "agreement": 5}
-OPTIONS = {**RUN, "steps": 20, "batch": 4, "eval_every": 20, "save_every": 5, "log_every": 5, "learn": ("residual", "qk", "ov", "gains"),
-           "checkpointing": True, "lr": 1e-2}  # fmt: skip
+OPTIONS = {
+    **RUN, "steps": 20, "batch": 4, "eval_every": 20, "save_every": 5, "checkpointing": True, "lr": 1e-2,
+    "learn": ("residual", "qk", "ov", "gains"),
+}  # fmt: skip
 
 
 def padded(samples: int = 64) -> Task:
@@ -40,7 +41,7 @@ def frozen_bytes(objective) -> int:
     return sum((p.to_local() if hasattr(p, "to_local") else p).nbytes for p in kept)
 
 
-def run(root, folder=None, tick=lambda step: None, rank=0, **options):
+def run(root, folder=None, tick=lambda step: None, **options):
     """(maps, their losses, bytes kept) of one run."""
     seen = []
     own = learning.Run
@@ -57,11 +58,12 @@ def run(root, folder=None, tick=lambda step: None, rank=0, **options):
         found = learn(start, padded(), 8, chosen, folder=folder, told=Telling(tick))
     finally:
         learning.Run = own
-    return tensors(found.alignments[1]), [p["midpoint"] for p in found.course["learning"]["history"]], seen[0]
+    maps = {name: x.numpy() for name, x in tensors(found.alignments[1]).items()}
+    return maps, [p["midpoint"] for p in found.course["learning"]["history"]], seen[0]
 
 
 def far(x, y) -> float:
-    return max(float((x[name] - y[name]).abs().max()) for name in x)
+    return max(float(abs(x[name] - y[name]).max()) for name in x)
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +72,10 @@ def alone(root):
 
 
 @pytest.mark.parametrize("loss", STEPS)
-@pytest.mark.parametrize("count", [2, 4] if MANY else [2])
+@pytest.mark.parametrize("count", [2, 4] if TIMES > 1 else [2])
 def test_several_processes_learn_what_one_does_with_a_part_of_the_models_each(root, tmp_path, alone, count, loss):
     maps, losses, whole = alone[loss]
-    for found, heights, part in together(count, tmp_path / "run", lambda rank: run(root, loss=loss, steps=STEPS[loss])):
+    for found, heights, part in together(count, tmp_path / "run", lambda: run(root, loss=loss, steps=STEPS[loss])):
         assert far(found, maps) < 1e-9
         assert heights == pytest.approx(losses, abs=1e-9)
         assert part < 1.1 * whole / count
@@ -86,9 +88,9 @@ def test_a_process_that_is_killed_ends_all_and_the_run_goes_on(root, tmp_path, a
             (tmp_path / "killed" / "now").touch()
 
     work = partial(run, root, tmp_path / "state", noted)
-    first, second = together(2, tmp_path / "killed", lambda rank: work(), kill=1)
+    first, second = together(2, tmp_path / "killed", work, kill=1)
     assert second is None
     assert isinstance(first, Lost)
     assert "Another process of this run has ended" in str(first)
-    for found, *_ in together(2, tmp_path / "again", lambda rank: work()):
+    for found, *_ in together(2, tmp_path / "again", work):
         assert far(found, alone["task"][0]) < 1e-9

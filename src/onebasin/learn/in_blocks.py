@@ -7,7 +7,6 @@ the whole of a block only while that runs.  Latents are the same in all of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import torch
@@ -21,16 +20,8 @@ from onebasin.learn.options import LearnedMatching
 from onebasin.learn.running import Given, Running, model_of
 from onebasin.learn.weights import Kept
 from onebasin.processes.world import World
-from onebasin.spec import ModelSpec
 from onebasin.tasks import Measure
 from onebasin.tasks.losses import attended
-
-LARGE = 2**28  # numbers in a model that is run block by block; benchmarks/blocks.py compares
-
-
-def by_blocks(spec: ModelSpec, options: LearnedMatching) -> bool:
-    """Whether models of this table are run block by block, with activations computed again going back."""
-    return options.checkpointing or sum(map(prod, spec.keys.values())) > LARGE
 
 
 def resting_in(dtype: torch.dtype, *, blocks: bool) -> Kept:

@@ -20,7 +20,6 @@ from onebasin.events import Callback
 from onebasin.landscape.teacher import check_labelled
 from onebasin.learn.coordinates import Coordinates
 from onebasin.learn.course import Run
-from onebasin.learn.in_blocks import by_blocks
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.stacks import OURS, Variation, free_gains
@@ -85,7 +84,7 @@ def _steps(
     """The optimisation, ready to begin: the models are moved by their bases and held in memory."""
     forms = start.ensemble.forms
     moved = [forms[0], *(transport(form, base) for form, base in zip(forms[1:], bases[1:], strict=True))]
-    if not by_blocks(forms[0].spec, options):
+    if not options.by_blocks(forms[0].spec):
         moved = [form.in_memory() for form in moved]
     wide = torch.float64 if options.dtype == "float64" else torch.float32
     half = options.dtype == "bfloat16" or (options.dtype == "auto" and device.type == "cuda")

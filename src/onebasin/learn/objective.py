@@ -22,7 +22,7 @@ from onebasin.errors import BadTask
 from onebasin.learn.blocks import Frozen, Where
 from onebasin.learn.coordinates import STILL, Coordinates
 from onebasin.learn.head import Taught
-from onebasin.learn.in_blocks import InBlocks, by_blocks, resting_in
+from onebasin.learn.in_blocks import InBlocks, resting_in
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.running import Running, Whole
 from onebasin.learn.stacks import OURS, Variation, free_gains, latents_of
@@ -65,7 +65,7 @@ class Objective(nn.Module):
             Coordinates(latents, gained if m else (), scaled=scaled, dtype=dtype) for m in range(still, len(forms))
         ).to(device)
         self.taught = options.loss == "agreement"
-        self.blocks, own = by_blocks(spec, options), None if self.taught else loss
+        self.blocks, own = options.by_blocks(spec), None if self.taught else loss
         kept, grouping = resting_in(dtype, blocks=self.blocks), Grouping(spec, latents, gained, scaled=scaled)
         half = None if self.blocks else forward_dtype  # blocks are in that type themselves
         frozen = Frozen(forms, grouping, still, dtype, kept, half, again=self.blocks, random=options.dropout)
