@@ -49,7 +49,7 @@ class Steps:
             n = self.done * options.accumulate + k
             inputs, labels = self.batches(n, self.device)
             target = self.objective.target(inputs, labels, self.shares[n])
-            part = self.world.part(self.objective.counted(inputs, labels))
+            part = None if self.world.size == 1 else self.world.part(self.objective.counted(inputs, labels))
             self.total += self.loss(inputs, target, self.shares[n].clone(), part)
         self.world.average([p.grad for p in self.learned if p.grad is not None], options.accumulate)
         if options.clip:

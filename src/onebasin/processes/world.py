@@ -36,10 +36,8 @@ class World:
         self.average([mean], 1)
         return mean
 
-    def part(self, count: Tensor) -> Tensor | None:
-        """How much a mean over `count` things here weighs in the mean of all processes; None for one alone."""
-        if self.size == 1:
-            return None
+    def part(self, count: Tensor) -> Tensor:
+        """How much a mean over `count` things here weighs in the mean of the means of all processes."""
         own = count.to(torch.float32 if count.device.type == "mps" else torch.float64)
         total = own.clone()
         self._add_up(total)
