@@ -12,7 +12,7 @@ from helpers.learning import RUN, Telling, open_pair, tensors
 from helpers.several import together
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.errors import Lost
-from onebasin.learn import learning
+from onebasin.learn import head, learning
 from onebasin.learn.learning import learn
 from onebasin.learn.options import LearnedMatching
 from onebasin.match.many import as_they_are
@@ -66,8 +66,16 @@ def far(x, y) -> float:
     return max(float(abs(x[name] - y[name]).max()) for name in x)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def in_chunks():
+    """Losses of three tokens at a time."""
+    own, head.CHUNK = head.CHUNK, 3 * 17
+    yield
+    head.CHUNK = own
+
+
 @pytest.fixture(scope="module")
-def alone(root):
+def alone(root, in_chunks):
     return {loss: run(root, loss=loss, steps=STEPS[loss]) for loss in STEPS}
 
 

@@ -6,7 +6,8 @@ the whole of a block only while that runs.  Latents are the same in all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,12 +45,14 @@ class InBlocks(Running):
         self._where: Where | None = None
         self._entered: Tensor | None = None  # the states that came to the head, which was then left out
         self._headless = False
+        share_out = sharing(device, world)
         for name in block_names(self.model):
             block = self._block(frozen, name).to(device)
-            self.blocks.append(shared_out(block, device, world))
+            share_out(block)  # at once: no process ever holds more than one block whole
+            self.blocks.append(block)
             self._put_in(block)
         self.head = next((x for x in self.blocks if isinstance(x, Head)), None)
-        shared_out(self, device, world, but=self.model)
+        share_out(self, ignored_params=set(self.model.parameters()))
 
     def _block(self, frozen: Frozen, name: str) -> Block:
         kind = Head if name == head_of(self.model) else Block
@@ -109,7 +112,8 @@ class InBlocks(Running):
             logits: Tensor = self._outputs(where, given).logits
         finally:
             self._headless = False
-        if logits is self._entered:
+        entered, self._entered = self._entered, None
+        if logits is entered:
             return logits
         self.head = None  # the model does more to its logits
         return None
@@ -127,13 +131,11 @@ def emptied(model: nn.Module, device: torch.device) -> None:
                 module._buffers[own] = buffer.to(device)
 
 
-def shared_out(module: nn.Module, device: torch.device, world: World, but: nn.Module | None = None) -> nn.Module:
-    """The module with its parameters shared out among the processes, where there are several."""
+def sharing(device: torch.device, world: World) -> Callable[..., object]:
+    """A function that shares the parameters of a module out among the processes; it does nothing for one alone."""
     if world.size == 1:
-        return module
+        return lambda module, **settings: None
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(device.type, (world.size,))
-    fully_shard(module, mesh=mesh, ignored_params=set() if but is None else set(but.parameters()))
-    return module
+    return partial(fully_shard, mesh=init_device_mesh(device.type, (world.size,)))
