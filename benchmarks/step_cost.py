@@ -122,7 +122,7 @@ def learned_step(form: Any, task: Any, batch: int, mode: str, device: Any) -> Ca
     options = LearnedMatching(steps=10_000, batch=batch, compile=mode).for_task(task)
     half = torch.bfloat16 if device.type == "cuda" else None
     tokens = task.labels[:batch].numel() if task.labels.ndim > 1 else 0
-    objective = Objective((form, form), options, task.kind, forward_dtype=half, tokens=tokens).to(device)
+    objective = Objective((form, form), options, task.kind, forward_dtype=half, tokens=tokens, device=device)
     data = Batches(task.to(device), batch, 0, augment=False, world=World())
     return Steps(objective, data, options, World()).one
 

@@ -15,7 +15,7 @@ import transformers
 from torch import Tensor
 
 from helpers.classes import every_class, predicting
-from helpers.random_models import config_of, random_model
+from helpers.random_models import CLASSES, config_of, random_model
 from onebasin import Checkpoint, canonicalize
 from onebasin import families as fam
 from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model

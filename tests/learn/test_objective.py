@@ -60,7 +60,7 @@ def test_looking_tokens_up_first_changes_nothing(root, name):
     for tokens in (0, 1, 1000):
         made, a, _ = objective(root, name, tokens=tokens, two_sided=True)
         inputs = inputs_of(a, 3)
-        found.append((made.looked_up, made.at(share(0.3))(inputs)))
+        found.append((made.running.looked_up, made.at(share(0.3))(inputs)))
     assert [looked_up is not None for looked_up, _ in found] == [False, "LM" in name, False]
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-12, atol=1e-12)
 

@@ -22,8 +22,7 @@ def streamed_model(
     checkpoint: Checkpoint, dtype: torch.dtype = torch.float64, stored: Callable[[str], torch.dtype] | None = None
 ) -> nn.Module:
     """As `stock_model`, where the checkpoint's tensors rest; rounded first to the dtype they are `stored` in."""
-    with _without_weights():
-        model = build(checkpoint, dtype)
+    model = weightless_model(checkpoint, dtype)
     place = torch.device(checkpoint.store.device)
     for name, buffer in model.named_buffers():
         owner, _, own = name.rpartition(".")
@@ -35,6 +34,12 @@ def streamed_model(
             )
             module.register_forward_hook(_drop)
     return model
+
+
+def weightless_model(checkpoint: Checkpoint, dtype: torch.dtype) -> nn.Module:
+    """As `stock_model`, with parameters that have a shape and a type, but no numbers."""
+    with _without_weights():
+        return build(checkpoint, dtype)
 
 
 def _fetch(

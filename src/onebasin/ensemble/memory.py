@@ -14,9 +14,10 @@ from onebasin.families import MONOMIAL, SCALED_PERMUTATION
 from onebasin.spec import ModelSpec
 from onebasin.spec.pages import page_names
 
-Work = Literal["verify", "align", "learn"]
+Work = Literal["verify", "align", "learn", "learn by blocks"]
 
 FLOAT64 = 8  # bytes
+FROZEN = 4  # bytes of a number in a model that learning holds block by block, at most
 SHARD = 5_000_000_000  # bytes of a weight file, which is put together in memory
 PARTS = 6  # copies of the largest page, and of the scores of its units, that a pass holds at most
 RUNTIME = 450_000_000  # bytes that Python, torch and transformers take before any weight is read
@@ -31,8 +32,11 @@ def memory_of(spec: ModelSpec, work: Work, models: int = 2) -> int:
     """Bytes for models with the (canonical) table `spec`, batches of inputs not counted.
 
     "align" is by weights, "learn" all that runs the models: from activations, or by learning, which holds them all.
+    By blocks they are held in the types of their files, and one page of them is made at a time.
     """
     parameters = sum(math.prod(shape) for shape in spec.keys.values())
+    if work == "learn by blocks":
+        return RUNTIME + models * FROZEN * parameters + page_work(spec) + min(FLOAT64 * parameters, SHARD)
     more = models - 2 if work == "learn" else 0
     pairs = {"verify": 0, "align": _unit_pairs(spec), "learn": _unit_pairs(spec) + _activation_moments(spec)}
     whole = (MODELS[work] + more) * FLOAT64 * parameters + pairs[work]

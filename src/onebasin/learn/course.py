@@ -18,7 +18,8 @@ from onebasin.learn.steps import Steps, under, widest
 from onebasin.options import write_section
 from onebasin.paths.laws import PLACES, centre, of_two
 from onebasin.processes.signals import Signals
-from onebasin.tasks import IGNORED, Task
+from onebasin.processes.world import heeding_others
+from onebasin.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,16 @@ class Run:
         self.history: list[Point] = []
         self.ends: tuple[float, ...] = ()  # the loss of each model alone, as it was before learning
         self.best, self.best_step, self.stale, self.before = steps.latents(), 0, 0, 0.0
-        self.models = len(steps.objective.ends)
+        self.models = steps.objective.models
         self._start = time.perf_counter()
 
     def train(self, told: Callback | None = None) -> None:
         """Optimise until the last step or the early stop, and leave the best latents in the objective."""
         told, problem = told or Callback(), None
         try:
-            self._take_up()
-            self._optimise(told)
+            with heeding_others():
+                self._take_up()
+                self._optimise(told)
             self.steps.put(self.best)
         except BaseException as error:
             problem = type(error).__name__
@@ -146,12 +148,12 @@ class Run:
     def _validate(self, share: Tensor, *, still: bool = False) -> float:
         """The loss at λ on the whole validation task; with `still`, of the models as they were before learning."""
         objective, device = self.steps.objective, self.steps.device
-        training, total, count = objective.model.training, torch.zeros((), dtype=widest(device), device=device), 0
+        training, total, count = objective.model.training, torch.zeros((), dtype=widest(device), device=device), 0.0
         objective.model.eval()
         share = share.to(device, objective.dtype)
         call = objective.at(share, still=still)
         for inputs, labels in self.validation.batches(max(self.options.batch // self.steps.world.size, 1)):
-            weight = int((labels != IGNORED).sum()) if objective.by_label else len(labels)
+            weight = objective.counted(inputs, labels).item()
             total += call(inputs, objective.target(inputs, labels, share)).to(total.dtype) * weight
             count += weight
         objective.model.train(training)

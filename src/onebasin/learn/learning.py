@@ -83,14 +83,15 @@ def _steps(
 ) -> Steps:  # fmt: skip
     """The optimisation, ready to begin: the models are moved by their bases and held in memory."""
     forms = start.ensemble.forms
-    moved = [forms[0].in_memory()]
-    moved += [transport(form, base).in_memory() for form, base in zip(forms[1:], bases[1:], strict=True)]
+    moved = [forms[0], *(transport(form, base) for form, base in zip(forms[1:], bases[1:], strict=True))]
+    if not options.by_blocks(forms[0].spec):
+        moved = [form.in_memory() for form in moved]
     wide = torch.float64 if options.dtype == "float64" else torch.float32
     half = options.dtype == "bfloat16" or (options.dtype == "auto" and device.type == "cuda")
     objective = Objective(
         moved, options, data.kind, variation, dtype=wide, forward_dtype=torch.bfloat16 if half else None,
-        tokens=options.batch // world.size * data.length, loss=data.loss,
-    ).to(device)  # fmt: skip
+        tokens=options.batch // world.size * data.length, loss=data.loss, device=device, world=world,
+    )  # fmt: skip
     batches = Batches(data, options.batch, options.seed, augment=options.augment, world=world)
     return Steps(objective, batches, options, world, variation)
 

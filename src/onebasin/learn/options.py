@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from onebasin.errors import BadRecipe
 from onebasin.options import Count, Distinct, Number, Options, Positive, Rate, Seed, Share, Size
 
 if TYPE_CHECKING:
+    from onebasin.spec import ModelSpec
     from onebasin.tasks import Training
 
+LARGE = 2**28  # numbers in a model that is run block by block; benchmarks/blocks.py compares
 Group = Literal["residual", "qk", "ov", "heads", "units", "gains"]
 
 
@@ -41,7 +44,7 @@ class LearnedMatching(Options):
         several models: centre; by the law "highest": highest place; 0 for never); the state is saved every
         `save_every` steps, the loss read every `log_every`.
     Speed: `dtype` of the forward pass ("auto" is bfloat16 on a GPU, float32 elsewhere), `compile` ("auto" on a GPU,
-        "off" never), `checkpointing` of activations.
+        "off" never), `checkpointing` of activations: the model is run block by block, as large ones always are.
     """
 
     learn: Annotated[tuple[Group, ...], Distinct()] = ("residual", "qk", "ov")
@@ -75,6 +78,10 @@ class LearnedMatching(Options):
         if self.path == "circuit" and "gains" in self.learn:
             step = "leave gains out, or take the factor path"
             raise BadRecipe("learn cannot hold gains on the circuit path", found="path circuit", next_step=step)
+
+    def by_blocks(self, spec: ModelSpec) -> bool:
+        """Whether models of this table are run block by block, with activations computed again going back."""
+        return self.checkpointing or sum(map(prod, spec.keys.values())) > LARGE
 
     def for_task(self, task: Training) -> Self:
         """The options with a loss that the task has."""

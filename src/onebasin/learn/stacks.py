@@ -56,9 +56,11 @@ class Stack:
             maps[space] = part if self.each is not None else type(part).from_tensors(single)
         return maps
 
-    def fibres_of(self, spaces: tuple[str, ...]) -> torch.Tensor:
+    def fibres_of(self, spaces: tuple[str, ...]) -> Tensor | slice:
         """Where the maps of some of the spaces are in the stack."""
-        step = self.each or 1
+        step, start = self.each or 1, self.spaces.index(spaces[0])
+        if spaces == self.spaces[start : start + len(spaces)]:
+            return slice(start * step, (start + len(spaces)) * step)
         return torch.cat([self.spaces.index(s) * step + torch.arange(step) for s in spaces])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onebasin.learn.objective import Objective
+from onebasin.learn.objective import Objective, go_back
 from onebasin.learn.optimizer import optimizer, rate
 from onebasin.learn.options import LearnedMatching
 from onebasin.learn.stacks import OURS, Variation
@@ -29,7 +29,7 @@ class Steps:
         self.objective, self.batches, self.options, self.world = objective, batches, options, world
         self.learned = objective.learned()
         self.device = self.learned[0].device
-        batches_in_all, models = options.steps * options.accumulate, len(objective.ends)
+        batches_in_all, models = options.steps * options.accumulate, objective.models
         self._drawn = draw_shares(variation.law or options.law, models, options.alpha, batches_in_all, options.seed)
         self.shares = self._drawn.to(self.device, objective.dtype)
         self.optimizer = optimizer(self.learned, options)
@@ -49,7 +49,8 @@ class Steps:
             n = self.done * options.accumulate + k
             inputs, labels = self.batches(n, self.device)
             target = self.objective.target(inputs, labels, self.shares[n])
-            self.total += self.loss(inputs, target, self.shares[n].clone())
+            part = None if self.world.size == 1 else self.world.part(self.objective.counted(inputs, labels))
+            self.total += self.loss(inputs, target, self.shares[n].clone(), part)
         self.world.average([p.grad for p in self.learned if p.grad is not None], options.accumulate)
         if options.clip:
             nn.utils.clip_grad_norm_(self.learned, options.clip)
@@ -112,16 +113,18 @@ def widest(device: torch.device) -> torch.dtype:
 
 
 def backward_pass(objective: Objective, options: LearnedMatching, device: torch.device) -> Callable[..., Tensor]:
-    """A function of (inputs, labels, λ) that adds to the gradients and returns the loss; compiled if asked for."""
-    if options.compile == "off" or device.type != "cuda":
-        return lambda inputs, labels, share: objective(inputs, labels, share, back=True)
-    torch.compiler.reset()  # what was compiled for other objectives would count against the limit of recompilations
-    forward: Callable[..., Any] = torch.compile(objective, dynamic=False)
+    """A function of (inputs, target, λ, part) that adds to the gradients and returns the loss; compiled if asked for.
 
-    def both(inputs: Tensors, labels: Tensor, share: Tensor) -> Tensor:
-        loss: Tensor = forward(inputs, labels, share)
-        loss.backward()
-        return loss.detach()
+    `part` is how much this process counts beside the others; None for one alone.
+    """
+    forward: Callable[..., Tensor] = objective
+    if options.compile != "off" and device.type == "cuda" and not objective.blocks:
+        torch.compiler.reset()  # what was compiled for other objectives would count against the limit of recompilations
+        forward = torch.compile(objective, dynamic=False)
+
+    def both(inputs: Tensors, target: Any, share: Tensor, part: Tensor | None) -> Tensor:
+        loss = forward(inputs, target, share)
+        return go_back(loss if part is None else loss * part)
 
     return both
 

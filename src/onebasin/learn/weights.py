@@ -1,8 +1,9 @@
-"""The frozen weights of one model, stacked over layers, and what the learned maps make of them.
+"""The frozen weights of a block of one model, and what the learned maps make of them.
 
-Tensors that play the same role in different layers lie in one tensor (L, ...), so that a step takes one product per
-role and learned axis.  The axis of the residual stream is moved first, while its operand is still frozen: then going
-back costs one product, for the map alone.  Inside a head comes before the heads, as in `alignment.move`.
+Tensors of a block that play the same role in different layers lie in one tensor (L, ...), so that a step takes one
+product per role and learned axis: for the whole of a small model, or for one layer of a large one.  The axis of the
+residual stream is moved first, while its operand is still frozen: then going back costs one product, for the map alone.
+Inside a head comes before the heads, as in `alignment.move`.
 
 Gains are how a norm and what reads it share their product:
 
@@ -20,7 +21,7 @@ that both models are rotated into: gains do not commute with rotations, so there
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +37,7 @@ from onebasin.spec import Leaf, ModelSpec
 from onebasin.spec.leaves import View, letters
 
 UNTOUCHED = None, ""
+Kept = Callable[[Checkpoint, str], torch.dtype]
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,11 @@ class Group:
     def parts(self) -> tuple[Part, ...]:
         return tuple(part for block in self.blocks for part in block.parts)
 
+    @property
+    def length(self) -> int:
+        """How many rows a stored tensor has."""
+        return sum(block.shape[0] for block in self.blocks)
+
     def stored(self, parts: list[Tensor]) -> Tensor:
         """The stored tensors (L, ...), from the parts (L, ...) of their views."""
         left = iter(parts)
@@ -146,28 +153,47 @@ class Group:
         return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
 
 
-def groups(
-    spec: ModelSpec, learned: Iterable[str], gained: Iterable[Gains] = (), *, scaled: bool = False
-) -> list[Group]:
-    """Every stored tensor of the table, by role; only the stacks named in `learned` act, and the gains in `gained`."""
-    by_space = {space: stack for stack in stacks(spec) for space in stack.spaces if stack.name in set(learned)}
-    written = {leaf.name for space in streams(spec) for leaf in spec.writers(space)} if scaled else set()
-    touched = touched_by(spec, [name for one in gained for name in one.norms])
-    alike = defaultdict(list)
-    for key, parts in spec.parts.items():
-        signature = tuple(
-            (leaf.index, _actions(spec, leaf, by_space), leaf.name in written, touched.get(leaf.name, UNTOUCHED)[0])
-            for leaf in parts
-        )
-        views = tuple(leaf.view for leaf in parts)
-        alike[role(key), views, str(signature)].append(parts)
-    found = []
-    for (_, views, _), rows in alike.items():
-        columns = [_part(spec, column, by_space, written, touched) for column in zip(*rows, strict=True)]
+class Grouping:
+    """Stored tensors of a table by role; only the stacks named in `learned` act, and the gains in `gained`."""
+
+    def __init__(
+        self, spec: ModelSpec, learned: Iterable[str], gained: Iterable[Gains] = (), *, scaled: bool = False
+    ) -> None:
+        names = set(learned)
+        self.spec = spec
+        self.by_space = {space: stack for stack in stacks(spec) if stack.name in names for space in stack.spaces}
+        self.written = {leaf.name for space in streams(spec) for leaf in spec.writers(space)} if scaled else set()
+        self.touched = touched_by(spec, [name for one in gained for name in one.norms])
+
+    def of(self, keys: Collection[str]) -> list[Group]:
+        """Those of the stored tensors `keys`."""
+        alike = defaultdict(list)
+        for key, parts in self.spec.parts.items():
+            if key in keys:
+                views = tuple(leaf.view for leaf in parts)
+                alike[role(key), views, str([self._signature(leaf) for leaf in parts])].append(parts)
+        return [self._group(views, rows) for (_, views, _), rows in alike.items()]
+
+    def _group(self, views: tuple[View, ...], rows: Sequence[Sequence[Leaf]]) -> Group:
+        columns = [self._part(column) for column in zip(*rows, strict=True)]
         shown = sorted(set(views), key=lambda view: view.start)
         blocks = [Block.of(view, [x for x, own in zip(columns, views, strict=True) if own == view]) for view in shown]
-        found.append(Group(tuple(leaves[0].key for leaves in rows), tuple(blocks)))
-    return found
+        return Group(tuple(leaves[0].key for leaves in rows), tuple(blocks))
+
+    def _signature(self, leaf: Leaf) -> tuple[object, ...]:
+        """What leaves must have in common to lie in one tensor."""
+        gained, _ = self.touched.get(leaf.name, UNTOUCHED)
+        return leaf.index, _actions(self.spec, leaf, self.by_space), leaf.name in self.written, gained
+
+    def _part(self, leaves: Sequence[Leaf]) -> Part:
+        actions = [
+            (action, tuple(dict(leaf.spaces())[action.dim - 1].space for leaf in leaves))
+            for action in _actions(self.spec, leaves[0], self.by_space)
+        ]
+        names = tuple(x.name for x in leaves)
+        gained, _ = self.touched.get(names[0], UNTOUCHED)
+        norms = tuple(self.touched.get(name, UNTOUCHED)[1] for name in names)
+        return Part(names, leaves[0].index, tuple(actions), names[0] in self.written, gained, norms, leaves[0].plus)
 
 
 def _actions(spec: ModelSpec, leaf: Leaf, by_space: Mapping[str, Stack]) -> list[Action]:
@@ -184,47 +210,40 @@ def _actions(spec: ModelSpec, leaf: Leaf, by_space: Mapping[str, Stack]) -> list
     ]
 
 
-def _part(
-    spec: ModelSpec,
-    leaves: Sequence[Leaf],
-    by_space: Mapping[str, Stack],
-    written: set[str],
-    touched: Mapping[str, tuple[Gained, str]],
-) -> Part:
-    actions = [
-        (action, tuple(dict(leaf.spaces())[action.dim - 1].space for leaf in leaves))
-        for action in _actions(spec, leaves[0], by_space)
-    ]
-    names = tuple(x.name for x in leaves)
-    gained, _ = touched.get(names[0], UNTOUCHED)
-    norms = tuple(touched.get(name, UNTOUCHED)[1] for name in names)
-    return Part(names, leaves[0].index, tuple(actions), names[0] in written, gained, norms, leaves[0].plus)
-
-
 class Weights(nn.Module):
-    """One model's tensors in groups.  What no learned map touches, or all if `frozen`, is put together once."""
+    """One model's tensors in groups.  What no learned map touches, or all if `frozen`, is put together once.
+
+    They are parameters without gradient, kept in the types `kept` says (by stored tensor) and handed out in `dtype`;
+    flat, so that any number of processes can share them out evenly.
+    """
 
     def __init__(
-        self, checkpoint: Checkpoint, groups: list[Group], dtype: torch.dtype, *, frozen: bool = False
+        self, checkpoint: Checkpoint, groups: list[Group], dtype: torch.dtype, kept: Kept, *, frozen: bool = False
     ) -> None:
         super().__init__()
-        self.groups = groups
+        self.groups, self.dtype, self.shapes = groups, dtype, dict[tuple[int, int], torch.Size]()
         self.still = [frozen or not any(part.moves for part in group.parts) for group in groups]
         for i, group in enumerate(groups):
-            parts = [torch.stack([checkpoint[leaf] for leaf in part.leaves]).to(dtype) for part in group.parts]
+            rests = kept(checkpoint, group.keys[0])
+            parts = [torch.stack([checkpoint[leaf] for leaf in part.leaves]).to(rests) for part in group.parts]
             for j, tensor in enumerate([group.stored(parts)] if self.still[i] else parts):
-                self.register_buffer(f"_{i}_{j}", tensor.contiguous())
+                flat = nn.Parameter(tensor.contiguous().flatten(), requires_grad=False)
+                self.register_parameter(f"_{i}_{j}", flat)
+                self.shapes[i, j] = tensor.shape
 
-    def forward(self, moves: Moves, skip: Collection[int] = ()) -> dict[int, Tensor]:
+    def forward(self, moves: Moves) -> dict[int, Tensor]:
         """The stored tensors (L, ...) of every group under the learned maps and factors."""
-        return {i: self._moved(i, moves) for i in range(len(self.groups)) if i not in skip}
+        return {i: self._moved(i, moves) for i in range(len(self.groups))}
+
+    def _frozen(self, i: int, j: int) -> Tensor:
+        return self.get_parameter(f"_{i}_{j}").view(self.shapes[i, j])
 
     def _moved(self, i: int, moves: Moves) -> Tensor:
         if self.still[i]:
-            return self.get_buffer(f"_{i}_0")
+            return self._frozen(i, 0).to(self.dtype)
         parts = []
         for j, part in enumerate(self.groups[i].parts):
-            x = self.get_buffer(f"_{i}_{j}")
+            x = self._frozen(i, j).to(self.dtype)
             for action, spaces in part.actions if moves.maps else ():
                 x = action(moves.maps[action.stack.name], x, spaces)
             if part.gained is not None and moves.gains:
@@ -232,17 +251,19 @@ class Weights(nn.Module):
             parts.append(x * moves.scale if part.writes and moves.scale is not None else x)
         return self.groups[i].stored(parts)
 
-    def by_rows(self, i: int) -> bool:
-        """Whether group i is one table whose rows move one by one: rows can be taken first and moved after."""
-        (part, *others), keys = self.groups[i].parts, self.groups[i].keys
-        single = not others and len(keys) == 1 and len(self.groups[i].blocks[0].sizes) == 2
+    @property
+    def by_rows(self) -> bool:
+        """Whether this is one table whose rows move one by one: rows can be taken first and moved after."""
+        (group, *more) = self.groups
+        (part, *others) = group.parts
+        single = not more and not others and len(group.keys) == 1 and len(group.blocks[0].sizes) == 2
         return single and all(action.dim == 2 and action.stack.fibres is None for action, _ in part.actions)
 
-    def rows(self, i: int, index: Tensor, moves: Moves) -> Tensor:
-        """The rows `index` of table i, moved."""
-        (part,) = self.groups[i].parts
-        x = self.get_buffer(f"_{i}_0")[0][index]
-        if self.still[i]:
+    def rows(self, index: Tensor, moves: Moves) -> Tensor:
+        """The rows `index` of the table, moved."""
+        (part,) = self.groups[0].parts
+        x = self._frozen(0, 0)[0][index].to(self.dtype)
+        if self.still[0]:
             return x
         for action, _ in part.actions if moves.maps else ():
             x = moves.maps[action.stack.name].act(x, -1, action.rep)

@@ -74,11 +74,11 @@ class Stored(ABC):
         """The same map in another floating dtype or on another device."""
         return self._each(lambda t: t.to(device or t.device, dtype if dtype and t.is_floating_point() else t.dtype))
 
-    def take(self, index: Tensor | Sequence[int]) -> Self:
-        """The fibred map whose fibre i is fibre index[i] of this one."""
+    def take(self, index: Tensor | Sequence[int] | slice) -> Self:
+        """The fibred map whose fibre i is fibre index[i] of this one; those of a slice without waiting for a device."""
         if self.fibres is None:
             raise LayoutMismatch("Only a fibred map has fibres to take.", expected="a fibred map", found=self)
-        chosen = torch.as_tensor(index, device=self.device)
+        chosen = index if isinstance(index, slice) else torch.as_tensor(index, device=self.device)
         return self._each(lambda tensor: tensor[chosen])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from onebasin.checkpoint import Checkpoint
     from onebasin.ensemble.aligned import Aligned
     from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.ensemble.memory import Work
     from onebasin.spec import ModelSpec
     from onebasin.tasks import Task, Training
 
 HELD, LABELS = 1000, 50_000  # samples that learning holds back, and labels of them, at most
+SQUARES = 2**30  # latents of permutations, at most
+LATENT = 16  # bytes of a latent: itself, its gradient and two moments of the optimiser
 SOFT = {"learn": ["residual", "qk", "ov", "heads", "units"], "paper": {"permutations": "soft"}}
 
 
@@ -70,6 +73,12 @@ class Learned(LearnedMatching, Method):
         from onebasin.paths.laws import law_for
 
         law_for(self.law if self.paper.law is None else self.paper.law, len(models))
+        if self.paper.permutations != "frozen":
+            check_squares(self, models[0].spec, len(models))
+
+    def work(self, spec: ModelSpec) -> Work:
+        from_weights = self.start is None or self.start.needs == "nothing"
+        return "learn by blocks" if from_weights and self.by_blocks(spec) else "learn"
 
     def why_canonical(self, spec: ModelSpec) -> str | None:
         from onebasin.learn.learning import why_canonical
@@ -110,6 +119,19 @@ class Shown(Callback):
 
     def on_step(self, step: Step) -> None:
         self.tick(f"learning: {step}", step.step, step.steps)
+
+
+def check_squares(options: LearnedMatching, spec: ModelSpec, models: int) -> None:
+    """Refuse to learn the order of more units than fit: n of them have n² latents, in every layer of a moving model."""
+    sizes = [x.size for name, x in spec.spaces.items() if x.base is None and name not in spec.streams]
+    numbers = sum(size**2 for size in sizes) * (models - (not options.two_sided)) * ("units" in options.learn)
+    if numbers > SQUARES:
+        raise BadRecipe(
+            "paper.permutations cannot learn the order of so many units: n of them have n² latents",
+            expected=f"at most {SQUARES * LATENT / 1e9:.0f} GB for them, their gradients and the optimiser",
+            found=f"{numbers * LATENT / 1e9:.0f} GB, for layers of up to {max(sizes):,} units",
+            next_step="leave units out of `learn`, or keep permutations frozen",
+        )
 
 
 def held_back(data: Training) -> int:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onebasin.checkpoint import Checkpoint
     from onebasin.ensemble.aligned import Aligned
     from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.ensemble.memory import Work
     from onebasin.spec import ModelSpec
     from onebasin.tasks import Task
 
@@ -95,6 +96,10 @@ class Method(Options):
 
     def check(self, models: Sequence[Checkpoint]) -> None:
         """Refuse models that the method cannot align, before any work."""
+
+    def work(self, spec: ModelSpec) -> Work:
+        """What kind of work it is, for an estimate of its memory; `spec` is in canonical form."""
+        return "learn" if self.learns or self.needs == "inputs" else "align"
 
     def why_canonical(self, spec: ModelSpec) -> str | None:
         """Why the first model cannot stay as it is, if that is known before; `spec` is in canonical form."""

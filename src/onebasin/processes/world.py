@@ -35,6 +35,13 @@ class World:
         self.average([mean], 1)
         return mean
 
+    def part(self, count: Tensor) -> Tensor:
+        """How much a mean over `count` things here weighs in the mean of the means of all processes."""
+        own = count.to(torch.float32 if count.device.type == "mps" else torch.float64)
+        total = own.clone()
+        self._add_up(total)
+        return self.size * own / total.clamp_min(torch.finfo(own.dtype).tiny)
+
     def agreed(self, value: float, device: torch.device) -> float:
         """The value of the first process, so that all decide alike."""
         if self.size == 1:
@@ -83,9 +90,23 @@ def _all_there() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        step = "its own message stands beside this one; all of them have to start again"
-        found = str(error).splitlines()[0]
-        raise Lost("Another process of this run has ended", found=found, next_step=step) from error
+        raise _lost(error) from error
+
+
+@contextmanager
+def heeding_others() -> Iterator[None]:
+    """While open, modules that are shared out speak with each other; errors that are not of that stay what they are."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, distributed.DistError) or "gloo" in str(error):
+            raise _lost(error) from error
+        raise
+
+
+def _lost(error: RuntimeError) -> Lost:
+    step = "its own message stands beside this one; all of them have to start again"
+    return Lost("Another process of this run has ended", found=str(error).splitlines()[0], next_step=step)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import torch
 from onebasin.checkpoint import Checkpoint, check_output, shards
 from onebasin.checkpoint.dtypes import code_of
 from onebasin.ensemble.ensemble import Ensemble, check_models
-from onebasin.ensemble.memory import Work, check_memory, memory_of
+from onebasin.ensemble.memory import check_memory, memory_of
 from onebasin.ensemble.storage import load_universe
 from onebasin.ensemble.words import describe_gauge, letter, name_of
 from onebasin.errors import BadOutput, BadRecipe
@@ -122,8 +122,7 @@ def _plan_alignment(
         shards(tensors, recipe.write.max_shard_size)
     writes = {folder: sum(tensor.nbytes for tensor in tensors) for folder, tensors in planned.items()}
     _check_out(recipe, sum(writes.values()), overwrite)
-    work: Work = "learn" if method.learns or method.needs == "inputs" else "align"
-    memory = memory_of(ensemble.spec, work, len(ensemble))
+    memory = memory_of(ensemble.spec, method.work(ensemble.spec), len(ensemble))
     check_memory(memory)
     gauge = describe_gauge(reason)
     return Plan(recipe, models, data, device, ensemble, gauge, writes, memory, because, overwrite)

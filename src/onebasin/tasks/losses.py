@@ -40,7 +40,7 @@ def said(outputs: Any, inputs: Inputs) -> Tensor:
     if logits is not None:
         return logits
     states: Tensor = outputs.last_hidden_state
-    mask = _attended(inputs, states[..., 0]).to(states.dtype)
+    mask = attended(inputs, states[..., 0]).to(states.dtype)
     vectors = normalize(torch.einsum("ntd,nt->nd", states, mask), dim=-1)
     cosines = vectors @ vectors.T
     own = torch.eye(len(cosines), dtype=torch.bool, device=cosines.device)
@@ -49,8 +49,13 @@ def said(outputs: Any, inputs: Inputs) -> Tensor:
 
 def believed(outputs: Any, inputs: Inputs) -> Tensor:
     """What a teacher says, as a target: the chances of every class, or the cosines themselves."""
-    x = said(outputs, inputs).float()
-    return x if getattr(outputs, "logits", None) is None else x.softmax(-1)
+    x = said(outputs, inputs)
+    return x.float() if getattr(outputs, "logits", None) is None else chances(x)
+
+
+def chances(logits: Tensor) -> Tensor:
+    """Of every class, by logits."""
+    return logits.float().softmax(-1)
 
 
 def scores(outputs: Any, inputs: Inputs, target: Tensor, loss: Measure | None = None) -> tuple[Tensor, Tensor]:
@@ -58,17 +63,23 @@ def scores(outputs: Any, inputs: Inputs, target: Tensor, loss: Measure | None = 
     if loss is not None:
         return per_sample("loss", loss(outputs, target), len(target))
     x = said(outputs, inputs)
-    x = x.to(torch.promote_types(x.dtype, torch.float32))
     if getattr(outputs, "logits", None) is None:
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
         return (x - target.to(x.dtype)).square().sum(1), torch.full_like(x[0], len(x) - 1)
     if target.is_floating_point():
-        p, counts = target.flatten(0, -2).to(x.dtype), _attended(inputs, x[..., 0])
-        each = kl_div(x.flatten(0, -2).log_softmax(-1), p, reduction="none").sum(-1)
-        each = each.view_as(counts) * counts
+        counts = attended(inputs, x[..., 0])
+        each = losses_of(x.flatten(0, -2), target.flatten(0, -2)).view_as(counts) * counts
     else:
-        each = cross_entropy(x.flatten(0, -2), target.flatten(), ignore_index=IGNORED, reduction="none")
-        counts = target != IGNORED
+        each, counts = losses_of(x.flatten(0, -2), target.flatten()), target != IGNORED
     return each.view(len(x), -1).sum(1), counts.reshape(len(x), -1).sum(1)
+
+
+def losses_of(logits: Tensor, target: Tensor) -> Tensor:
+    """The loss (n,) of every row of logits (n, c): by classes (n,), or by the chances (n, c) of all."""
+    x = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if target.is_floating_point():
+        return kl_div(x.log_softmax(-1), target.to(x.dtype), reduction="none").sum(-1)
+    return cross_entropy(x, target, ignore_index=IGNORED, reduction="none")
 
 
 def per_sample(name: str, value: Any, n: int) -> tuple[Tensor, Tensor]:
@@ -88,7 +99,7 @@ def per_sample(name: str, value: Any, n: int) -> tuple[Tensor, Tensor]:
 def hits(outputs: Any, inputs: Inputs, target: Tensor) -> tuple[Tensor, Tensor]:
     """(how often the model chooses as it should, out of how many) of every sample."""
     x, classes = said(outputs, inputs), target.argmax(-1) if target.is_floating_point() else target
-    kept = classes != IGNORED if classes is target else _attended(inputs, x[..., 0]) != 0
+    kept = classes != IGNORED if classes is target else attended(inputs, x[..., 0]) != 0
     right = (x.argmax(-1) == classes) & kept
     return right.view(len(x), -1).sum(1), kept.reshape(len(x), -1).sum(1)
 
@@ -98,7 +109,7 @@ def mean(sums: Tensor, counts: Tensor) -> Tensor:
     return sums.sum() / counts.sum().clamp_min(1)
 
 
-def _attended(inputs: Inputs, like: Tensor) -> Tensor:
+def attended(inputs: Inputs, like: Tensor) -> Tensor:
     """Ones, shaped (n,) or (n, T) as `like`, and zeros for padding."""
     mask = inputs.get("attention_mask")
     return mask if mask is not None and mask.shape == like.shape else torch.ones_like(like)

@@ -1,0 +1,190 @@
+"""Blocks: modules that make their own weights θ(λ), in their forward pass, and again where going back recomputes them.
+
+A block holds the frozen tensors of every model that its module's parameters come from, and nothing of θ.  A small model
+is one block: all layers are moved in one product.  Of a large model each layer is a block, and so is whatever has
+parameters outside of the layers: embeddings, the last norm, the head.  Then a step holds the frozen models, one block
+of θ, and the activations between blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils.checkpoint import checkpoint
+
+from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.stock import source_key
+from onebasin.learn.coordinates import Moves
+from onebasin.learn.weights import Group, Grouping, Kept, Weights
+from onebasin.linalg import mixture, running_shares
+from onebasin.paths.circuit import Apart, Joined
+from onebasin.spec import ModelSpec
+
+BETWEEN = -1  # in place of the number of a model
+
+
+@dataclass(frozen=True)
+class Where:
+    """A point between the models: the share (M,) of each, and what moves each."""
+
+    share: Tensor
+    moves: tuple[Moves, ...]
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What blocks are made of: canonical forms, those from number `still` on learn; tensors are handed out in `dtype`.
+
+    `kept` says in which type a tensor rests; `narrow` is a smaller type to run modules in.  Blocks that are `again` are
+    computed again going back; with `random` as they were, dropout included.
+    """
+
+    forms: Sequence[Checkpoint]
+    grouping: Grouping
+    still: int
+    dtype: torch.dtype
+    kept: Kept
+    narrow: torch.dtype | None = None
+    again: bool = False
+    random: bool = False
+
+    def weights(self, keys: Iterable[str]) -> nn.ModuleList:
+        """The tensors `keys` of every model."""
+        found = self.grouping.of(set(keys))
+        return nn.ModuleList(
+            Weights(form, found, self.dtype, self.kept, frozen=m < self.still) for m, form in enumerate(self.forms)
+        )
+
+
+class Block(nn.Module):
+    """The module `name` of a model, "" for all of it, run with θ(λ) in place of its parameters, but for `without`."""
+
+    def __init__(self, frozen: Frozen, model: nn.Module, name: str, without: str | None = None) -> None:
+        super().__init__()
+        module, front = model.get_submodule(name), f"{name}." if name else ""
+        self.again, self.random, self.narrow = frozen.again, frozen.random, frozen.narrow
+        self.name, self.run_as = name, next((p.dtype for p in module.parameters()), frozen.dtype)
+        sources = _sources(model, frozen.grouping.spec, front)
+        sources = {own: source for own, source in sources.items() if front + own != without}
+        self.ends = frozen.weights(key for _, key in sources.values())
+        self.places = self._places(sources)
+        self.shares = [f"{own}.share" for own, x in module.named_modules() if isinstance(x, Joined)]
+        self._module = (Original(module),)  # not a submodule: it has no weights of its own
+
+    @property
+    def groups(self) -> list[Group]:
+        """What its tensors are, the same in every model."""
+        first = self.ends[0]
+        assert isinstance(first, Weights)
+        return first.groups
+
+    def _places(self, sources: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, int, int]]:
+        """Where each parameter comes from: which model or BETWEEN them, which group, which row of it."""
+        row = {key: (i, j) for i, group in enumerate(self.groups) for j, key in enumerate(group.keys)}
+        return {own: (end, *row[key]) for own, (end, key) in sources.items()}
+
+    def theta(self, where: Where) -> dict[str, Tensor]:
+        """θ(λ) by the module's own names, with what else of it depends on λ."""
+        ends = [end(moves) for end, moves in zip(self.ends, where.moves, strict=True)]
+        shares = running_shares(where.share)
+        between = {i: mixture([end[i] for end in ends], shares) for i in ends[0]}
+        rows = [{i: x.unbind(0) for i, x in tensors.items()} for tensors in (*ends, between)]
+        named = {own: rows[end][i][row].to(self.run_as) for own, (end, i, row) in self.places.items()}
+        return {**named, **dict.fromkeys(self.shares, where.share)}
+
+    def forward(self, where: Where, *args: Any, **kwargs: Any) -> Any:
+        """What the module makes of its inputs at λ."""
+        if not self.again or not torch.is_grad_enabled():
+            return self._run(where, *args, **kwargs)
+        return checkpoint(self._run, where, *args, use_reentrant=False, preserve_rng_state=self.random, **kwargs)
+
+    def _run(self, where: Where, *args: Any, **kwargs: Any) -> Any:
+        return self.run(self.theta(where), *args, **kwargs)
+
+    def run(self, theta: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+        """The same with θ that is there already."""
+        device = next(iter(theta.values())).device.type
+        with torch.autocast(device, self.narrow or torch.bfloat16, enabled=self.narrow is not None):
+            return functional_call(self._module[0], {f"module.{own}": x for own, x in theta.items()}, args, kwargs)
+
+
+class Table(Block):
+    """An embedding: where a batch has fewer tokens than the table rows, they are looked up first and moved after."""
+
+    def _run(self, where: Where, *args: Any, **kwargs: Any) -> Any:
+        (ids,) = args
+        return self.rows(where, ids) if ids.numel() < self.length else super()._run(where, ids)
+
+    def rows(self, where: Where, ids: Tensor) -> Tensor:
+        """The rows `ids` of the table at λ."""
+        rows = [end.rows(ids, moves) for end, moves in zip(self.ends, where.moves, strict=True)]  # type: ignore[operator]
+        return mixture(rows, running_shares(where.share)).to(self.run_as)
+
+    @property
+    def length(self) -> int:
+        """How many rows it has."""
+        return self.groups[0].length
+
+    @property
+    def able(self) -> bool:
+        """Whether its rows move one by one."""
+        return bool(self.ends[0].by_rows)
+
+
+class Original(nn.Module):
+    """A module's own forward pass, also where its `forward` is replaced later."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module, self.own = module, module.forward
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.own(*args, **kwargs)
+
+
+def block_names(model: nn.Module) -> list[str]:
+    """The blocks of a model: what its lists hold (layers), and elsewhere the modules that own parameters."""
+    found: list[str] = []
+    lists = {name for name, module in model.named_modules() if isinstance(module, nn.ModuleList)}
+    for name, module in model.named_modules():  # outer ones come first
+        within = any(outer == "" or name.startswith(f"{outer}.") for outer in found)
+        listed = name.rpartition(".")[0] in lists and any(True for _ in module.parameters())
+        if not within and (listed or any(p is not None for p in module._parameters.values())):
+            found.append(name)
+    return found
+
+
+def table_of(frozen: Frozen, model: nn.Module, module: nn.Module) -> Table | None:
+    """The block of a plain embedding whose rows move one by one and that nothing else uses."""
+    if type(module) is not nn.Embedding or module.max_norm is not None:
+        return None
+    users = [name for name, x in model.named_modules() if getattr(x, "weight", None) is module.weight]
+    if len(users) > 1:
+        return None
+    table = Table(frozen, model, users[0])
+    return table if table.able else None
+
+
+def _sources(model: nn.Module, spec: ModelSpec, front: str) -> dict[str, tuple[int, str]]:
+    """(the model or BETWEEN, the stored tensor) of every parameter below `front`, by its name there."""
+    apart = [name for name, module in model.named_modules() if isinstance(module, Apart)]
+    module = model.get_submodule(front.removesuffix("."))
+    found = {}
+    for own, _ in module.named_parameters():
+        stock, end = _without_end(front + own, apart)
+        found[own] = end, source_key(spec, stock)
+    return found
+
+
+def _without_end(name: str, apart: list[str]) -> tuple[str, int]:
+    """(the stock name, the model it belongs to) of a parameter."""
+    for module in apart:
+        if name.startswith(f"{module}."):
+            end, _, rest = name.removeprefix(f"{module}.ends.").partition(".")
+            return f"{module}.{rest}", int(end)
+    return name, BETWEEN
