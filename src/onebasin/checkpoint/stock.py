@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -89,11 +90,18 @@ def all_in_float64(model: Any) -> None:
 
 
 def _in_float64(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    with keeping_float64():
+        return type(module).forward(module, *args, **kwargs)
+
+
+@contextmanager
+def keeping_float64() -> Iterator[None]:
+    """What is given in float64 stays so: parts of models that are run on their own need it too."""
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # for masks, which some models fill with the least number of float64
     try:
         with _KeepFloat64():
-            return type(module).forward(module, *args, **kwargs)
+            yield
     finally:
         torch.set_default_dtype(usual)
 

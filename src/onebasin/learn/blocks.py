@@ -9,6 +9,7 @@ of θ, and the activations between blocks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 from onebasin.checkpoint import Checkpoint
-from onebasin.checkpoint.stock import source_key
+from onebasin.checkpoint.stock import keeping_float64, source_key
 from onebasin.learn.coordinates import Moves
 from onebasin.learn.weights import Group, Grouping, Kept, Weights
 from onebasin.linalg import mixture, running_shares
@@ -104,7 +105,9 @@ class Block(nn.Module):
         return checkpoint(self._run, where, *args, use_reentrant=False, preserve_rng_state=self.random, **kwargs)
 
     def _run(self, where: Where, *args: Any, **kwargs: Any) -> Any:
-        return self.run(self.theta(where), *args, **kwargs)
+        exact = self.again and self.run_as == torch.float64  # going back happens outside of the model's forward pass
+        with keeping_float64() if exact else nullcontext():
+            return self.run(self.theta(where), *args, **kwargs)
 
     def run(self, theta: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         """The same with θ that is there already."""
