@@ -24,7 +24,7 @@ PAIRS = list(product((kind for kind in ONE_EACH if kind not in OWN), [(0, 1), (2
 @pytest.mark.parametrize(("model_type", "seeds"), PAIRS)
 def test_the_common_size_serves_both_and_no_smaller_one_does(tmp_path, model_type, seeds):
     same = {"num_hidden_layers": 1, "n_layer": 1, **rope(100.0, 1.0), "layer_types": ["full_attention"]}
-    same |= {"mlp_only_layers": []}
+    same |= {"mlp_only_layers": [], "clip_qkv": None}
     pair = [open_random(tmp_path / str(s), model_type, s, s, **same) for s in seeds]
     a, b = (canonical_spec(c) for c in pair)
     settings = common_config(a, b)
