@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
@@ -75,13 +76,27 @@ def modules_of(model: nn.Module, spec: ModelSpec) -> dict[str, nn.Module]:
 
 
 def all_in_float64(model: Any) -> None:
-    """Let the model compute all of its forward pass in float64, where it is given that, instead of parts in float32."""
-    model.forward = partial(_in_float64, model.forward)
+    """Let the model compute all of its forward pass in float64, where it is given that, instead of parts in float32.
+
+    Its blocks too: they are run again on their own where gradients are computed from checkpoints.
+    """
+    blocks = [block for found in model.modules() if isinstance(found, nn.ModuleList) for block in found]
+    for module in dict.fromkeys([model, *blocks]):
+        module.forward = partial(_in_float64, module.forward)
 
 
 def _in_float64(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    with _KeepFloat64():
+    if getattr(_inside, "float64", False):
         return forward(*args, **kwargs)
+    _inside.float64 = True
+    try:
+        with _KeepFloat64():
+            return forward(*args, **kwargs)
+    finally:
+        _inside.float64 = False
+
+
+_inside = threading.local()  # gradients are computed in threads of their own
 
 
 class _KeepFloat64(TorchFunctionMode):
