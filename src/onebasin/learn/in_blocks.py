@@ -82,7 +82,7 @@ class InBlocks(Running):
     def theta(self, where: Where) -> dict[str, Tensor]:
         """All of it at once: for models that are small after all."""
         named = [(block.name, *x) for block in self.blocks for x in block.theta(where).items()]  # type: ignore[operator]
-        return {f"{front}.{own}": x for front, own, x in named}
+        return {f"{front}.{own}".lstrip("."): x for front, own, x in named}
 
     # ---- logits in chunks
 
@@ -120,11 +120,11 @@ class InBlocks(Running):
 
 
 def emptied(model: nn.Module, device: torch.device) -> None:
-    """Leave only the names and types of parameters, and put buffers on the device."""
+    """Leave only the names, types and shapes of parameters, and put buffers on the device."""
     for module in model.modules():
         for own, p in module._parameters.items():
             if p is not None:
-                nothing = torch.empty(0, dtype=p.dtype, device=device)
+                nothing = torch.empty((), dtype=p.dtype, device=device).expand(p.shape)  # some models ask for shapes
                 module._parameters[own] = nn.Parameter(nothing, requires_grad=False)
         for own, buffer in module._buffers.items():
             if buffer is not None:

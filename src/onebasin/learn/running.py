@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.checkpoint.stock import stock_model
@@ -114,6 +115,8 @@ def model_of(
         forms = [replace(form, config={**form.config, **still}) for form in forms]
     model = circuit_model(forms, dtype) if options.path == "circuit" else stock(forms[0], dtype)
     for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            module.config.use_cache = False  # keys of a first pass would be seen again by one that goes back
         if isinstance(module, nn.Embedding):
             module.padding_idx = None  # it only keeps the gradient from a row that the maps move like any other
     return model.train(options.dropout)
