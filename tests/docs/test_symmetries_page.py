@@ -68,7 +68,7 @@ SHOWN = {  # (architecture, variant): a class and its configuration
         "BertForMaskedLM", lambda: transformers.BertConfig(**SMALL, **TEXT, tie_word_embeddings=True)
     ),
 }  # fmt: skip
-for kind in known().keys() - {config().model_type for _, config in SHOWN.values()}:  # as the tests draw it
+for kind in sorted(known().keys() - {config().model_type for _, config in SHOWN.values()}):  # as the tests draw it
     SHOWN[kind, ""] = known()[kind][-1], lambda kind=kind: config_of(kind, 0)
 SPACES = (
     "residual", "embedding", "projection", "heads", "kv_heads", "queries", "qk", "qk_rotary", "qk_pass", "qk_gain",

@@ -49,7 +49,7 @@ WRONG = {  # heading -> (what is the matter, the command line)
         ("An adapter in place of a model", "verify adapter"),
         ("A download that broke off", "verify truncated"),
         ("A model with a number that is not finite", "merge A nan -o OUT"),
-        ("An architecture that has no table", "inspect bloom"),
+        ("An architecture that has no table", "inspect mamba"),
     ],
     "Pairs": [
         ("Two kinds of models", "align A vit -o OUT"),
@@ -102,14 +102,14 @@ def place(tmp_path_factory) -> Path:
     words(byte_llama(root / "dogs"), "cat", "the")
     byte_llama(root / "deep", num_hidden_layers=2)
     random_folder(root / "vit", "vit", "ViTForImageClassification", 3)
-    for name in ("pickled", "adapter", "truncated", "nan", "bloom"):
+    for name in ("pickled", "adapter", "truncated", "nan", "mamba"):
         shutil.copytree(root / "A", root / name)
     (root / "pickled" / "model.safetensors").rename(root / "pickled" / "pytorch_model.bin")
     (root / "adapter" / "adapter_config.json").write_text("{}")
     whole = (root / "truncated" / "model.safetensors").read_bytes()
     (root / "truncated" / "model.safetensors").write_bytes(whole[:-100])
     with_nan(root / "nan")
-    edited(root / "bloom", model_type="bloom")
+    edited(root / "mamba", model_type="mamba")
     for name in ("empty", "full", "locked", "tight"):
         (root / name).mkdir()
     (root / "full" / "notes.txt").write_text("mine")
