@@ -80,7 +80,7 @@ BAD = {  # name -> what is done to the folder, what the error must say (what, te
     ),
     "unknown type": (
         lambda folder: edit_config(folder, model_type="rwkv"),
-        ["No table describes model_type 'rwkv'", "expected: bert, gpt2,", "found: rwkv", "next step: add one"],
+        ["No table describes model_type 'rwkv'", "expected: albert, bert,", "found: rwkv", "next step: add one"],
     ),
     "type of another kind": (
         lambda folder: edit_config(folder, model_type=["llama"]),
@@ -107,7 +107,7 @@ BAD = {  # name -> what is done to the folder, what the error must say (what, te
         pickle_only,
         ["pickle weights only", "expected: model.safetensors", "found: pytorch_model.bin", "save_pretrained"],
     ),
-    "custom code": (custom_code, ["No table describes model_type 'own'", "expected: bert,", "next step:"]),
+    "custom code": (custom_code, ["No table describes model_type 'own'", "expected: albert,", "next step:"]),
     "quantised by config": (
         lambda folder: edit_config(folder, quantization_config={"quant_method": "gptq"}),
         ["is quantised", "found: quantization_config", "next step: use the original checkpoint, or dequantise it"],

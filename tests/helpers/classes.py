@@ -8,6 +8,7 @@ tries every class with every option.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -21,7 +22,7 @@ from onebasin.archs import known
 
 Classes = list[tuple[str, str]]  # (model type, name)
 ALL = TIMES > 1
-HEADS = [(model_type, name) for model_type, name in CLASSES if "For" in name or "LMHead" in name]  # that say logits
+HEADS = [(model_type, name) for model_type, name in CLASSES if re.search("For[A-Z]|LMHead", name)]  # that say logits
 KINDS = ("gpt2", "gpt_neox", "llama", "qwen3", "bert", "vit")  # tables with every operation that there is
 
 

@@ -50,7 +50,7 @@ def _growths(spec: ModelSpec, extra: str) -> Iterator[dict[str, int]]:
     wider = (2 if factors and tied else 3) * now["head"] if rotary or (factors and tied) else now["head"] + 2
     fixed = any(not x.spaces() and "embed_positions" in x.key for x in spec.leaves.values())
     alone = {
-        "units": {role: now[role] + 3 for role in fields if role.endswith("ffn")},
+        "units": {role: now[role] + 3 for role in fields if role.endswith("ffn") and role in now},
         "heads": {"kv_heads": more, "heads": more * queries},
         "head": {} if fixed or elementwise("clip") in ops else {"head": wider},
     }

@@ -27,7 +27,7 @@ def test_units_that_cannot_be_scaled_are_refused(root):
 
 def test_normalised_queries_have_no_circuits(tmp_path):
     a, b = (Checkpoint.open(random_folder(tmp_path / str(i), "qwen3", "Qwen3ForCausalLM", 6, i)) for i in (0, 1))
-    with pytest.raises(NotExpressible, match="normalises queries and keys"):
+    with pytest.raises(NotExpressible, match="normalises or cuts queries, keys"):
         Objective(Ensemble.of([a, b]).forms, LearnedMatching(path="circuit"), LANGUAGE)
 
 

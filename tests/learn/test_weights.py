@@ -9,7 +9,7 @@ from helpers.pairs import CLASSES, open_random
 from onebasin import Alignment, canonicalize, transport
 from onebasin.learn.coordinates import Moves
 from onebasin.learn.stacks import stacks
-from onebasin.learn.weights import Weights, groups
+from onebasin.learn.weights import Grouping, Weights
 
 STORED = "gemma3_text", "gptj", "olmo2", "phi3", "llama"  # less one, in turns, over all heads, in rows, plainly
 
@@ -32,8 +32,8 @@ def test_stacked_weights_move_as_the_checkpoint_does(tmp_path, model_type):
     form = canonicalize(open_random(tmp_path, model_type, 1, 0, CLASSES[model_type])).checkpoint.in_memory()
     names = [stack.name for stack in stacks(form.spec)]
     alignment = Alignment.random(form.spec, 3)
-    found = groups(form.spec, names)
-    weights = Weights(form, found, torch.float64)
+    found = Grouping(form.spec, names).of(set(form.spec.keys))
+    weights = Weights(form, found, torch.float64, lambda form, key: torch.float64)
     moved = transport(form, alignment)
     assert any(not torch.allclose(moved[leaf], form[leaf], atol=0.1) for leaf in form)  # the weights did move
     for i, tensors in weights(Moves(stacked(form.spec, alignment), None, {})).items():

@@ -156,7 +156,7 @@ def test_where_learning_goes_astray_its_start_is_kept(tmp_path: Path, labelled: 
     found = auto(lr=1.0, steps=6, eval_every=3, clip=0.0, warmup=0.0).run(Ensemble.of([a, b]), task, CPU)
     heights = found.course["heights"]
     assert found.course["kept"] in ("weights", "activations")
-    assert heights[found.course["kept"]] == min(heights.values()) <= heights["learning"]
+    assert heights[found.course["kept"]] <= min(heights.values()) + 1e-7
     assert "learning" not in found.course
     middle, original = (said(end, task) for end in (found.merged(), a))
     assert (middle - original).abs().max() < 1e-3 * original.abs().max().clamp_min(1)

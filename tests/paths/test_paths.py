@@ -40,7 +40,7 @@ def has_circuits(checkpoint: Checkpoint) -> bool:
     apart = any(spec.linears[x.queries[0]].norm != spec.linears[x.keys[0]].norm for x in spec.attentions)
     bent = apart or "eps of query/key norms" in spec.constants
     cut = any(checkpoint.config.get(name) for name in ("clip_qkv", "attn_logit_softcapping", "alibi"))
-    own = spec.model_type in ("bloom", "falcon", "gptj", "gpt_neo")
+    own = spec.model_type in ("bloom", "falcon", "gptj", "gpt_neo", "stablelm")
     return not (bent or cut or own)
 
 

@@ -242,7 +242,7 @@ def check_release(architecture: str) -> None:
     """The transformers that is installed has this class."""
     import transformers
 
-    if not hasattr(transformers, architecture):
+    if architecture not in dir(transformers):  # asking for the class itself would import its model
         what = f"The transformers that is installed has no {architecture}"
         step = "install transformers 5: pip install --upgrade transformers"
         raise UnknownArchitecture(what, found=f"transformers {transformers.__version__}", next_step=step)

@@ -17,6 +17,8 @@ from onebasin.tasks import Task
 
 PLACES = [(1 - share, share) for share in (0.2, 0.35, 0.5, 0.65, 0.8)]  # of two models; of more, middles and centre
 
+ROUNDING = 1e-7  # of a loss in float32
+
 
 class Contest:
     """The candidates so far.  The height of a place is the loss there above that of the end points by their shares.
@@ -54,8 +56,9 @@ class Contest:
 
     @property
     def winner(self) -> str:
-        """The candidate with the lowest path; the one that came first, of several."""
-        return min(self.heights, key=self.heights.__getitem__)
+        """The candidate with the lowest path; of several that differ by rounding alone, the one that came first."""
+        lowest = min(self.heights.values())
+        return next(name for name, height in self.heights.items() if height <= lowest + ROUNDING)
 
     @property
     def best(self) -> Aligned:
