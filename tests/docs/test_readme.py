@@ -12,10 +12,9 @@ import typer
 import yaml
 from safetensors.torch import load_file
 
-from helpers.pages import DOCS, README, ROOT, blocks, check_part, rows
+from helpers.pages import DOCS, README, ROOT, blocks
 from helpers.random_models import byte_llama, random_model
 from onebasin import Checkpoint
-from onebasin.archs import known
 from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 from onebasin.cli.app import app
 
@@ -92,10 +91,3 @@ def test_every_command_shown_exists(page):
 def test_every_link_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         assert target.startswith("https://") or (page.parent / target).exists(), target
-
-
-@pytest.mark.page
-def test_the_readme_lists_the_known_models():
-    lines = [f"| `{kind}` | {', '.join(f'`{name}`' for name in names)} |" for kind, names in known().items()]
-    check_part(README, "| model type | model classes |\n|---|---|\n", "\n\n", "\n".join(lines))
-    assert len(rows(README, "model type | model classes")) == len(known())

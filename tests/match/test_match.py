@@ -34,7 +34,6 @@ from onebasin.match.strategy import Strategy
 from onebasin.papers.matching import METRICS
 from onebasin.papers.options import PRESETS
 
-
 NARROW = "albert", "roformer"  # embeddings are narrower than the stream: nothing labelled touches it
 
 
