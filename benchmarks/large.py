@@ -6,7 +6,8 @@
 Models are random, of the shapes of real ones, stored in bfloat16.  A planted B is A moved by a random symmetry in every
 space (inside heads of condition at most 4): what comes back is compared with what the known inverse gives on the same
 files.  Every alignment is the command itself in a process of its own, five sweeps, with reading, certificate and
-writing; seconds begin after the imports.  Host memory is that of the process less mapped files.
+writing; seconds begin after the imports and a pair of tiny models, which loads what a GPU needs.  Host memory is that
+of the process less mapped files.
 """
 
 import json
@@ -36,7 +37,7 @@ SMALL = {"vocab_size": 97, "hidden_size": 64, "num_hidden_layers": 2, "intermedi
 OPTIONS = ["--method", "weight", "--set", "weight.sweeps=5", "--set", "weight.tol=0"]
 
 CHILD = """
-import json, resource, sys, threading, time
+import contextlib, io, json, os, sys, threading, time
 import torch, transformers, scipy.optimize
 from onebasin.cli import main
 peak, done = [0], threading.Event()
@@ -46,14 +47,19 @@ def watch():
         peak[0] = max(peak[0], int(text.split("RssAnon:")[1].split()[0]) * 1024)
 threading.Thread(target=watch, daemon=True).start()
 gpu = torch.cuda.is_available()
+def run(*given):
+    try:
+        main(given)
+    except SystemExit as end:
+        return end.code
+tiny, *given = sys.argv[1:]
+with contextlib.redirect_stdout(io.StringIO()):  # small models first: what is imported or loaded where it is used
+    run(*given[:1], f"{tiny}/a", f"{tiny}/b", "-o", f"{tiny}/out-{os.getpid()}", *given[5:])
+peak[0] = 0
 if gpu:
-    torch.zeros(1, device="cuda")
+    torch.cuda.reset_peak_memory_stats()
 began = time.perf_counter()
-code = 0
-try:
-    main(sys.argv[1:])
-except SystemExit as end:
-    code = end.code
+code = run(*given)
 seconds = time.perf_counter() - began
 done.set()
 print(json.dumps({"exit": code, "seconds": round(seconds, 1), "host GB": round(peak[0] / 1e9, 2),
@@ -79,11 +85,12 @@ def device() -> str:
 
 def measure_size(name: str) -> dict[str, Any]:
     """A random pair, then a planted one."""
-    config = {**SIZES[name], **({**SMALL} if TINY else {})}
-    if TINY and "num_key_value_heads" in config:
-        config["num_key_value_heads"] = 2
+    config = small(SIZES[name]) if TINY else SIZES[name]
     with tempfile.TemporaryDirectory(prefix="onebasin-large-") as folder:
         a, b, out = (Path(folder, x) for x in ("a", "b", "out"))
+        Path(folder, "tiny").mkdir()
+        for seed, side in enumerate("ab"):
+            write_random(Path(folder, "tiny", side), small(SIZES[name]), seed=seed)
         parameters = write_random(a, config, seed=0)
         write_random(b, config, seed=1)
         found: dict[str, Any] = {"parameters": parameters, "random": align(a, b, out)}
@@ -94,6 +101,11 @@ def measure_size(name: str) -> dict[str, Any]:
         shutil.rmtree(out, ignore_errors=True)
         found["planted"] = planted(a, b, out)
         return found
+
+
+def small(config: dict[str, Any]) -> dict[str, Any]:
+    """The same with small sizes."""
+    return {**config, **SMALL, **({"num_key_value_heads": 2} if "num_key_value_heads" in config else {})}
 
 
 def write_random(folder: Path, config: dict[str, Any], seed: int) -> int:
@@ -125,7 +137,20 @@ def write_random(folder: Path, config: dict[str, Any], seed: int) -> int:
 
 def align(a: Path, b: Path, out: Path, *more: str) -> dict[str, Any]:
     """The command in a process of its own: seconds, memory, and what its certificate says."""
-    command = [sys.executable, "-c", CHILD, "align", str(a), str(b), "-o", str(out), *OPTIONS, "--quiet", *more]
+    command = [
+        sys.executable,
+        "-c",
+        CHILD,
+        str(a.parent / "tiny"),
+        "align",
+        str(a),
+        str(b),
+        "-o",
+        str(out),
+        *OPTIONS,
+        "--quiet",
+        *more,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"failed": done.stderr[-2000:]}

@@ -1,0 +1,27 @@
+"""docs/large.md says what benchmarks/results/large.json holds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from helpers.pages import DOCS, ROOT, check_part
+
+HEADER = "| parameters | B | seconds | GPU GB | host GB | distance from A, found (known) | logits, found (known) |\n"
+
+
+@pytest.mark.page
+def test_the_table_of_large_models():
+    results = json.loads((ROOT / "benchmarks" / "results" / "large.json").read_text(encoding="utf-8"))["results"]
+    lines = []
+    for size in (x for x in results.values() if isinstance(x, dict)):
+        for kind, found in (("random", size["random"]), ("planted", size["planted"]["aligned"])):
+            planted = size["planted"] if kind == "planted" else None
+            pairs = [f"{found['distance_after']:.3f}", ""]
+            if planted:
+                both = planted["found"], planted["known inverse"]
+                pairs = ["{:.5f} ({:.5f})".format(*(x[key] for x in both)) for key in ("distance", "logits")]
+            cost = [found["seconds"], found["GPU GB"], found["host GB"]]
+            lines.append(f"| {size['parameters'] / 1e9:.2f} B | {kind} | {' | '.join(map(str, [*cost, *pairs]))} |")
+    check_part(DOCS / "large.md", HEADER + "|---|---|---|---|---|---|---|\n", "\n\n", "\n".join(lines))
