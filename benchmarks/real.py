@@ -88,7 +88,7 @@ def moved_copy(here: Path, name: str) -> dict[str, Any]:
     text.write_text(load.wikitext2("valid"), encoding="utf-8")
     both = [here / "a", here / f"{name}-back"]
     scores, _ = command("eval", *both, "--task", f"text:{text}", "--samples", 32, "--length", 256, "--device", "cpu")
-    losses = [row["loss"] for row in scores["rows"].values()] if "rows" in scores else scores
+    losses = [row["loss"] for row in scores["rows"]]
     return {
         "seconds of inspect": inspected,
         "verify": {"seconds": verified, **{x: promise[x] for x in ("holds", "drift", "scale")}},

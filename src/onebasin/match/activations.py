@@ -32,7 +32,7 @@ def stream_readers(spec: ModelSpec) -> dict[str, list[str]]:
     """Space -> one reader of each norm on it, and of each block that reads it raw: together they see it everywhere."""
     found: dict[str, list[str]] = {}
     for norm in spec.norms.values():
-        readers = spec.readers(norm.name)
+        readers = [x for x in spec.readers(norm.name) if " " not in x.reads]  # one vector of the stream at a time
         if readers:
             found.setdefault(norm.space, []).append(readers[0].name)
     for space in sorted(spec.streams):
