@@ -24,7 +24,7 @@ from matching import SHARED
 NEEDS = (SHARED / "real", SHARED / "data")
 ONLY = os.environ.get("ONEBASIN_METHODS", "")  # a pattern of entries, to try some
 MOVED = {"smollm2-135m-instruct": "SmolLM2-135M", "gemma3-270m": "Gemma 3 270M"}
-PAIRS = {"embedders": ("bge-small-en-v1.5", "arctic-embed-s"), "proteins": ("sapiens-vh", "sapiens-vl")}
+PAIRS = {"embedders": ("bge-small-en-v1.5", "arctic-embed-s"), "proteins": ("sapiens-vh-128", "sapiens-vl")}
 TEXTS = 400  # of AG News, for the means and again for the test
 CHAINS = {  # variable domains of a human antibody, heavy and light
     "heavy": "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYCSRWGGDG"
@@ -78,16 +78,16 @@ def moved_copy(here: Path, name: str) -> dict[str, Any]:
     _, inspected = command("inspect", here / name)
     promise, verified = command("verify", here / name)
     form = canonicalize(Checkpoint.open(here / name)).checkpoint
-    form.save(here / "a", dtype="float32")
-    transport(form, Alignment.random(form.spec, 7, condition=4.0)).save(here / "b", dtype="float32")
-    said, aligned = command("align", here / "a", here / "b", "-o", here / f"{name}-back", "--method", "weight")
+    a, b, back = (here / f"{name}-{which}" for which in ("canonical", "moved", "back"))
+    form.save(a, dtype="float32")
+    transport(form, Alignment.random(form.spec, 7, condition=4.0)).save(b, dtype="float32")
+    said, aligned = command("align", a, b, "-o", back, "--method", "weight")
     text = here / "wikitext.txt"
     sys.path.insert(0, str(SHARED / "data"))
     import load
 
     text.write_text(load.wikitext2("valid"), encoding="utf-8")
-    both = [here / "a", here / f"{name}-back"]
-    scores, _ = command("eval", *both, "--task", f"text:{text}", "--samples", 32, "--length", 256, "--device", "cpu")
+    scores, _ = command("eval", a, back, "--task", f"text:{text}", "--samples", 32, "--length", 256, "--device", "cpu")
     losses = [row["loss"] for row in scores["rows"]]
     return {
         "seconds of inspect": inspected,
@@ -116,20 +116,16 @@ def averaged(here: Path, kind: str, a: str, b: str) -> dict[str, Any]:
 
 
 def plain_average(here: Path, a: str, b: str) -> Path:
-    """Tensors averaged by name; a longer table of positions is cut."""
+    """Tensors averaged by name."""
     import shutil
 
     import torch
     from safetensors.torch import load_file, save_file
 
-    out = here / f"{a}-{b}-plain"
-    positions = {x: json.loads((here / x / "config.json").read_text())["max_position_embeddings"] for x in (a, b)}
-    shorter, longer = (here / x for x in sorted((a, b), key=positions.__getitem__))
-    shutil.copytree(shorter, out)
-    one, two = (load_file(x / "model.safetensors") for x in (longer, shorter))
-    cut = {key: one[key][tuple(slice(n) for n in two[key].shape)] for key in two}
-    save_file({key: torch.lerp(cut[key].float(), two[key].float(), 0.5) for key in two}, out / "model.safetensors",
-              {"format": "pt"})  # fmt: skip
+    out = Path(shutil.copytree(here / a, here / f"{a}-{b}-plain"))
+    one, two = (load_file(here / x / "model.safetensors") for x in (a, b))
+    mean = {key: torch.lerp(one[key].float(), two[key].float(), 0.5) for key in one}
+    save_file(mean, out / "model.safetensors", {"format": "pt"})
     return out
 
 
