@@ -23,20 +23,7 @@ from onebasin.archs import known
 Classes = list[tuple[str, str]]  # (model type, name)
 ALL = TIMES > 1
 HEADS = [(model_type, name) for model_type, name in CLASSES if re.search("For[A-Z]|LMHead", name)]  # that say logits
-KINDS = (
-    "gpt2",
-    "gpt_neox",
-    "llama",
-    "qwen3",
-    "bert",
-    "vit",
-    "gemma3_text",
-    "bloom",
-    "olmo2",
-    "qwen3_moe",
-    "dinov2",
-    "t5",
-)  # differ in kind
+KINDS = ("gpt2", "gpt_neox", "llama", "qwen3", "bert", "vit")  # tables that differ in kind
 
 
 def predicting(model_type: str) -> str:

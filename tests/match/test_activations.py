@@ -35,5 +35,6 @@ def test_all_units_are_seen_and_every_place_reads_its_space(model_type, name):
     units, streams = unit_readers(spec), stream_readers(spec)
     assert {space for space in spec.spaces if space.endswith("ffn") and spec.spaces[space].base is None} <= units.keys()
     assert units.keys().isdisjoint(streams)
+    assert all(" " not in spec.linears[x].reads for names in streams.values() for x in names)  # one vector at a time
     for space, linear in [*units.items(), *((space, x) for space, names in streams.items() for x in names)]:
         assert spec.leaves[spec.linears[linear].weight].dim(space, Rep.COV) is not None
