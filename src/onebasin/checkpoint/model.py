@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -238,11 +238,19 @@ def check_runs(architecture: str, config: Mapping[str, Any]) -> None:
         raise BadCheckpoint(what, found=found, next_step=_CORRECT) from error
 
 
+@cache
+def released() -> frozenset[str]:
+    """The names that the transformers here has; asking for a class itself would import its model."""
+    import transformers
+
+    return frozenset(dir(transformers))
+
+
 def check_release(architecture: str) -> None:
     """The transformers that is installed has this class."""
     import transformers
 
-    if architecture not in dir(transformers):  # asking for the class itself would import its model
+    if architecture not in released():
         what = f"The transformers that is installed has no {architecture}"
         step = "install transformers 5: pip install --upgrade transformers"
         raise UnknownArchitecture(what, found=f"transformers {transformers.__version__}", next_step=step)
