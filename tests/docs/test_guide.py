@@ -37,7 +37,7 @@ def insert(page: Path, mark: str, text: str, *, after: bool) -> None:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository in which somebody has followed the guide."""
     tree = tmp_path_factory.mktemp("tree")
-    for folder in ("src", "tests", "docs"):
+    for folder in ("src", "tests", "docs", "benchmarks"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "CITATION.cff"):
         shutil.copy(ROOT / name, tree)
