@@ -5,7 +5,8 @@ Its first run reads the map behind the embeddings, its later ones its own last n
 
 from __future__ import annotations
 
-from onebasin.archs.encoder import ON_SKIP, attention, feed_forward, labels, masked_lm, pooler
+from onebasin.archs.encoder import ON_SKIP, attention, labels, masked_lm, pooler
+from onebasin.archs.plain import ffn
 from onebasin.archs.registry import FIELDS, Config, architecture
 from onebasin.spec import Axis, Builder, Head, Tokens
 
@@ -41,7 +42,7 @@ def albert(s: Builder, cfg: Config) -> None:
         for l in s.layers(template, cfg.inner_group_num, first):
             attention(l, cfg, d, norm=None, names=MAPS)
             ln = l.norm("layer", "attention.LayerNorm", d, cfg.layer_norm_eps, blocked=ON_SKIP)
-            feed_forward(l, cfg.intermediate_size, cfg.hidden_act, d, norm=ln, names=("ffn", "ffn_output"))
+            ffn(l, d, norm=ln, names=("ffn", "ffn_output"), size=cfg.intermediate_size, activation=cfg.hidden_act)
             ln = l.norm("layer", "full_layer_layer_norm", d, cfg.layer_norm_eps, blocked=ON_SKIP)
     read(s, cfg, e, d, ln)
 

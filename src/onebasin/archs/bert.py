@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onebasin.archs.encoder import embedded, labels, masked_lm, pooler, post_norm_layers
+from onebasin.archs.encoder import embedded, labels, masked_lm, pooler, post_norm_layers, text_heads
 from onebasin.archs.registry import FIELDS, Config, Declaration, architecture
 from onebasin.spec import Axis, Builder, Head, Tokens
 
@@ -64,17 +64,10 @@ def bert(s: Builder, cfg: Config) -> None:
 
 
 def _like_roberta(model_type: str, name: str) -> Callable[[Declaration], Declaration]:
-    decoder = Head("lm_head.decoder", bias=True, vocabulary=True)
     return architecture(
         model_type,
         prefix="roberta.",
-        heads={
-            f"{name}Model": Head(),
-            f"{name}ForMaskedLM": decoder,
-            f"{name}ForCausalLM": decoder,
-            f"{name}ForSequenceClassification": Head("classifier.out_proj", bias=True, pooled=True),
-            f"{name}ForTokenClassification": Head("classifier", bias=True),
-        },
+        heads=text_heads(name, "lm_head.decoder"),
         inputs=lambda cfg: Tokens(cfg.vocab_size, cfg.max_position_embeddings - cfg.pad_token_id - 1),
         sizes=_sizes,
         fields={**FIELDS, "eps": "layer_norm_eps"},

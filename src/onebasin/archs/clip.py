@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onebasin.archs.encoder import ON_SKIP, attention, feed_forward
+from onebasin.archs.encoder import ON_SKIP, attention
 from onebasin.archs.images import images, patch_sizes, patches
+from onebasin.archs.plain import ffn
 from onebasin.archs.registry import FIELDS, Config, Declaration, architecture
 from onebasin.spec import Axis, Builder, Head, Tokens
 from onebasin.spec.ops import angle, returned
@@ -34,7 +35,7 @@ def layers(s: Builder, cfg: Config, d: Axis) -> None:
         ln = l.norm("layer", "layer_norm1", d, cfg.layer_norm_eps)
         attention(l, cfg, d, norm=ln, names=MAPS)
         ln = l.norm("layer", "layer_norm2", d, cfg.layer_norm_eps)
-        feed_forward(l, cfg.intermediate_size, cfg.hidden_act, d, norm=ln, names=("mlp.fc1", "mlp.fc2"))
+        ffn(l, d, norm=ln, names=("mlp.fc1", "mlp.fc2"), size=cfg.intermediate_size, activation=cfg.hidden_act)
 
 
 def text(s: Builder, cfg: Config, *, blocked: str | None) -> tuple[Axis, str]:

@@ -5,13 +5,16 @@ DINOv2 has learned positions, DINOv3 rotary ones in two dimensions, for patches 
 
 from __future__ import annotations
 
-from onebasin.archs.encoder import attention, feed_forward
+from typing import Any
+
+from onebasin.archs.encoder import attention
 from onebasin.archs.images import images, patch_sizes, patches
-from onebasin.archs.registry import FIELDS, Config, architecture
-from onebasin.archs.vit import ATTENTION
+from onebasin.archs.plain import ffn, gated_ffn
+from onebasin.archs.registry import FIELDS, Config, architecture, covers
+from onebasin.archs.vit import ATTENTION, RENAMED
 from onebasin.errors import UnknownArchitecture
 from onebasin.spec import Axis, Builder, Head
-from onebasin.spec.ops import gated, rope
+from onebasin.spec.ops import rope
 
 
 @architecture(
@@ -21,16 +24,10 @@ from onebasin.spec.ops import gated, rope
     inputs=images,
     sizes=lambda cfg: {"a": 1, "b": 1, **patch_sizes(cfg), "p": patches(cfg) + 1, "z": 2, "c": cfg.num_labels},
     fields={"residual": "hidden_size", "heads": "num_attention_heads", "eps": "layer_norm_eps"},
-    renames=(  # transformers 5 in memory -> as stored by 4.x and 5.x
-        (r"\.attention\.q_proj\.", ".attention.attention.query."),
-        (r"\.attention\.k_proj\.", ".attention.attention.key."),
-        (r"\.attention\.v_proj\.", ".attention.attention.value."),
-        (r"\.attention\.o_proj\.", ".attention.output.dense."),
-    ),
+    renames=RENAMED,
 )
 def dinov2(s: Builder, cfg: Config) -> None:
-    if cfg.use_swiglu_ffn:
-        raise UnknownArchitecture("The table for 'dinov2' does not cover use_swiglu_ffn", expected=False, found=True)
+    covers(cfg, use_swiglu_ffn=False)
     s.constant("mlp_ratio", cfg.mlp_ratio)
     d = s.space("residual", cfg.hidden_size)
     s.leaf("embeddings.cls_token", "a b d", d=d)
@@ -44,7 +41,7 @@ def dinov2(s: Builder, cfg: Config) -> None:
         l.scale("layer_scale1.lambda1", d, o)
         ln = l.norm("layer", "norm2", d, cfg.layer_norm_eps)
         size = int(cfg.hidden_size * cfg.mlp_ratio)
-        o = feed_forward(l, size, cfg.hidden_act, d, norm=ln, names=("mlp.fc1", "mlp.fc2"))
+        o = ffn(l, d, norm=ln, names=("mlp.fc1", "mlp.fc2"), size=size, activation=cfg.hidden_act)
         l.scale("layer_scale2.lambda1", d, o)
     ln = s.norm("layer", "layernorm", d, cfg.layer_norm_eps, blocked=s.final_block(""))
     read(s, d, ln)
@@ -82,7 +79,7 @@ def dinov3(s: Builder, cfg: Config) -> None:
     biases = (cfg.query_bias, cfg.key_bias, cfg.value_bias, cfg.proj_bias)
     for l in s.layers("layer.{}", cfg.num_hidden_layers):
         ln = l.norm("layer", "norm1", d, cfg.layer_norm_eps)
-        l.scale("layer_scale1.lambda1", d, attention(l, cfg, d, norm=ln, names=names, bias=biases, positions=[rope()]))
+        l.scale("layer_scale1.lambda1", d, attention(l, cfg, d, norm=ln, names=names, bias=biases, turn=rope()))
         ln = l.norm("layer", "norm2", d, cfg.layer_norm_eps)
         l.scale("layer_scale2.lambda1", d, units(l, cfg, d, norm=ln))
     ln = s.norm("layer", "norm", d, cfg.layer_norm_eps, blocked=s.final_block(""))
@@ -91,10 +88,7 @@ def dinov3(s: Builder, cfg: Config) -> None:
 
 def units(l: Builder, cfg: Config, d: Axis, *, norm: str) -> str:
     """The FFN, gated or not; returns its last map."""
-    if not cfg.use_gated_mlp:
-        return feed_forward(l, cfg.intermediate_size, cfg.hidden_act, d, norm=norm,
-                            names=("mlp.up_proj", "mlp.down_proj"), bias=cfg.mlp_bias)  # fmt: skip
-    f = l.space("ffn", cfg.intermediate_size, gated(cfg.hidden_act))
-    l.linear("mlp.gate_proj", "d -> f", norm=norm, bias=cfg.mlp_bias, d=d.co, f=f.perm)
-    l.linear("mlp.up_proj", "d -> f", norm=norm, bias=cfg.mlp_bias, d=d.co, f=f)
-    return l.linear("mlp.down_proj", "f -> d", bias=cfg.mlp_bias, f=f.co, d=d)
+    how: dict[str, Any] = {"norm": norm, "size": cfg.intermediate_size, "activation": cfg.hidden_act}
+    if cfg.use_gated_mlp:
+        return gated_ffn(l, d, bias=cfg.mlp_bias, **how)
+    return ffn(l, d, names=("mlp.up_proj", "mlp.down_proj"), bias=cfg.mlp_bias, **how)

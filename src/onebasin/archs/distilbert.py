@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from onebasin.archs.encoder import ON_SKIP, attention, feed_forward, labels, last_block, masked_lm, pooler
+from onebasin.archs.encoder import ON_SKIP, attention, labels, last_block, masked_lm, pooler
+from onebasin.archs.plain import ffn
 from onebasin.archs.registry import Config, architecture
 from onebasin.spec import Builder, Head, Tokens
 
@@ -33,7 +34,7 @@ def distilbert(s: Builder, cfg: Config) -> None:
     for i, l in enumerate(s.layers("transformer.layer.{}", cfg.n_layers)):
         attention(l, cfg, d, norm=ln, names=MAPS)
         ln = l.norm("layer", "sa_layer_norm", d, EPS, blocked=ON_SKIP)
-        feed_forward(l, cfg.hidden_dim, cfg.activation, d, norm=ln, names=("ffn.lin1", "ffn.lin2"))
+        ffn(l, d, norm=ln, names=("ffn.lin1", "ffn.lin2"), size=cfg.hidden_dim, activation=cfg.activation)
         last = i == cfg.n_layers - 1
         ln = l.norm("layer", "output_layer_norm", d, EPS, blocked=last_block(s) if last else ON_SKIP)
     if s.head.vocabulary:

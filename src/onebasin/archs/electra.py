@@ -8,27 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onebasin.archs.encoder import embedded, labels, masked_lm, pooler, post_norm_layers
-from onebasin.archs.registry import FIELDS, Config, Declaration, architecture
-from onebasin.errors import UnknownArchitecture
-from onebasin.spec import Axis, Builder, Head, Tokens
+from onebasin.archs.encoder import embedded, labels, masked_lm, pooler, post_norm_layers, text_heads
+from onebasin.archs.registry import FIELDS, Config, Declaration, architecture, covers
+from onebasin.spec import Axis, Builder, Tokens
 from onebasin.spec.ops import rope
 
 WORDS = "embeddings.word_embeddings.weight"
 
 
 def _narrow(model_type: str, name: str, decoder: str) -> Callable[[Declaration], Declaration]:
-    words = Head(decoder, bias=True, vocabulary=True)
     return architecture(
         model_type,
         prefix=f"{model_type}.",
-        heads={
-            f"{name}Model": Head(),
-            f"{name}ForMaskedLM": words,
-            f"{name}ForCausalLM": words,
-            f"{name}ForSequenceClassification": Head("classifier.out_proj", bias=True, pooled=True),
-            f"{name}ForTokenClassification": Head("classifier", bias=True),
-        },
+        heads=text_heads(name, decoder),
         inputs=lambda cfg: Tokens(cfg.vocab_size, cfg.max_position_embeddings),
         sizes=lambda cfg: {
             "v": cfg.vocab_size, "p": cfg.max_position_embeddings, "y": cfg.type_vocab_size, "c": cfg.num_labels,
@@ -66,13 +58,12 @@ def electra(s: Builder, cfg: Config) -> None:
 
 @_narrow("roformer", "RoFormer", "cls.predictions.decoder")
 def roformer(s: Builder, cfg: Config) -> None:
-    if cfg.rotary_value:
-        raise UnknownArchitecture("The table for 'roformer' does not cover rotary_value", expected=False, found=True)
+    covers(cfg, rotary_value=False)
     d = s.space("residual", cfg.hidden_size)
     s.constant("is_decoder", cfg.is_decoder)
     e, ln = embedded(s, cfg, d, ("v", "word_embeddings"), ("y", "token_type_embeddings"))
     s.leaf("encoder.embed_positions.weight", "p w")
-    ln = post_norm_layers(s, cfg, d, ln, positions=[rope()], interleaved=True)
+    ln = post_norm_layers(s, cfg, d, ln, turn=rope(), interleaved=True)
     if s.head.vocabulary:
         masked_lm(s, e, d, norm=ln, embedding=WORDS, decoder="cls.predictions.decoder", own_bias="cls.predictions.bias",
                   activation=cfg.hidden_act, eps=cfg.layer_norm_eps,

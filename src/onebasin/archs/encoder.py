@@ -1,51 +1,36 @@
-"""What encoders share: attention and FFN as plain linear maps, layers with norms behind them, pooler, masked head."""
+"""What encoders share: attention as most of them have it, layers with norms behind them, pooler, masked head."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from onebasin.archs import plain
+from onebasin.archs.plain import Names
 from onebasin.archs.registry import Config
-from onebasin.spec import Axis, Builder
-from onebasin.spec.ops import Op, bilinear, elementwise, head_sum, tied
+from onebasin.spec import Axis, Builder, Head
+from onebasin.spec.ops import elementwise, tied
 
-Names = tuple[str, str, str, str]
 ON_SKIP = "post-norm: its output is also the skip path, which has no linear map that could take the gain"
 STORED: Names = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+UNITS = ("intermediate.dense", "output.dense")
 
 
-def attention(
-    l: Builder, cfg: Config, d: Axis, *, norm: str | None, names: Names = STORED,
-    bias: Sequence[bool] = (True,) * 4, positions: Sequence[Op] = (), interleaved: bool = False,
-    heads: Axis | None = None,
-) -> str:  # fmt: skip
-    """Heads of width k with query, key, value and output maps of these names; returns the last of them.
-
-    `positions` are operations on queries and keys; pairs that turn together are neighbours if `interleaved`.  `heads`
-    is their space where layers share it.
-    """
-    width = cfg.hidden_size // cfg.num_attention_heads
-    h = heads or l.space("heads", cfg.num_attention_heads, head_sum())
-    qk = l.space("qk", width, bilinear(), *positions, base=h)
-    qk = qk.in_turns if interleaved else qk
-    ov = l.space("ov", width, base=h)
-    reads: dict[str, Any] = {"maps": "d -> (h k)", "norm": norm, "d": d.co}
-    q = l.linear(names[0], bias=bias[0], h=h.perm, k=qk, **reads)
-    k = l.linear(names[1], bias=bias[1], h=h.perm, k=qk.co, **reads)
-    v = l.linear(names[2], bias=bias[2], h=h, k=ov, **reads)
-    o = l.linear(names[3], "(h k) -> d", bias=bias[3], h=h.co, k=ov.co, d=d)
-    l.attention("attention", queries=[q], keys=[k], value=v, output=o)
-    return o
+def text_heads(name: str, decoder: str) -> dict[str, Head]:
+    """The classes of a model of texts: bare, two with a head of words, labels of a text and of its tokens."""
+    words = Head(decoder, bias=True, vocabulary=True)
+    return {
+        f"{name}Model": Head(),
+        f"{name}ForMaskedLM": words,
+        f"{name}ForCausalLM": words,
+        f"{name}ForSequenceClassification": Head("classifier.out_proj", bias=True, pooled=True),
+        f"{name}ForTokenClassification": Head("classifier", bias=True),
+    }
 
 
-def feed_forward(
-    l: Builder, size: int, activation: str, d: Axis, *, norm: str,
-    names: tuple[str, str] = ("intermediate.dense", "output.dense"), bias: bool = True,
-) -> str:  # fmt: skip
-    """Two maps with a function of each unit between them; returns the second."""
-    f = l.space("ffn", size, elementwise(activation))
-    l.linear(names[0], "d -> f", norm=norm, bias=bias, d=d.co, f=f)
-    return l.linear(names[1], "f -> d", bias=bias, f=f.co, d=d)
+def attention(l: Builder, cfg: Config, d: Axis, *, norm: str | None, names: Names = STORED, **how: Any) -> str:
+    """`plain.attention` with the number of heads, and their width, that the configuration usually says."""
+    heads = cfg.num_attention_heads
+    return plain.attention(l, d, norm=norm, width=cfg.hidden_size // heads, names=names, **{"heads": heads, **how})
 
 
 def embedded(s: Builder, cfg: Config, d: Axis, *tables: tuple[str, str]) -> tuple[Axis, str | None]:
@@ -70,7 +55,7 @@ def post_norm_layers(
     for i, l in enumerate(s.layers("encoder.layer.{}", cfg.num_hidden_layers)):
         attention(l, cfg, d, norm=ln, **how)
         ln = l.norm("layer", behind, d, cfg.layer_norm_eps, blocked=ON_SKIP)
-        feed_forward(l, cfg.intermediate_size, cfg.hidden_act, d, norm=ln)
+        plain.ffn(l, d, norm=ln, names=UNITS, size=cfg.intermediate_size, activation=cfg.hidden_act)
         last = i == cfg.num_hidden_layers - 1
         ln = l.norm("layer", "output.LayerNorm", d, cfg.layer_norm_eps, blocked=last_block(s) if last else ON_SKIP)
     assert ln is not None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 
-from onebasin.archs.grouped import WRITES, Attend, attend, gated_ffn
+from onebasin.archs.grouped import WRITES, Attend, attend
 from onebasin.archs.llama import like_llama
+from onebasin.archs.plain import gated_ffn
 from onebasin.archs.registry import Config
 from onebasin.archs.rotary import geometric, rope_constants
 from onebasin.spec import Axis, Builder, Head
@@ -40,7 +41,7 @@ def gemma(s: Builder, cfg: Config) -> None:
         ln = l.norm("rms", "input_layernorm", d, cfg.rms_norm_eps, plus=1.0)
         attend(l, cfg, d, ln, Attend(qkv_bias=bias, o_bias=bias, turn=rope(geometric(cfg))))
         ln = l.norm("rms", "post_attention_layernorm", d, cfg.rms_norm_eps, plus=1.0)
-        gated_ffn(l, cfg, d, ln, cfg.hidden_act)
+        gated_ffn(l, d, norm=ln, size=cfg.intermediate_size, activation=cfg.hidden_act)
     finish(s, cfg, d)
 
 
@@ -50,7 +51,7 @@ def sandwich(l: Builder, cfg: Config, d: Axis, how: Attend) -> None:
     attend(l, cfg, d, ln, how)
     l.norm("rms", "post_attention_layernorm", d, cfg.rms_norm_eps, plus=1.0, blocked=WRITES)
     ln = l.norm("rms", "pre_feedforward_layernorm", d, cfg.rms_norm_eps, plus=1.0)
-    gated_ffn(l, cfg, d, ln, cfg.hidden_activation)
+    gated_ffn(l, d, norm=ln, size=cfg.intermediate_size, activation=cfg.hidden_activation)
     l.norm("rms", "post_feedforward_layernorm", d, cfg.rms_norm_eps, plus=1.0, blocked=WRITES)
 
 

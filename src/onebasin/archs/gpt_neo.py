@@ -8,6 +8,8 @@ from onebasin.spec import Builder, Head, Tokens
 
 NAMES = "attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj", "attn.attention.out_proj"
 
+OUTPUT = (False, False, False, True)  # which of these have a bias
+
 
 @architecture(
     "gpt_neo",
@@ -31,7 +33,7 @@ def gpt_neo(s: Builder, cfg: Config) -> None:
     s.leaf("wpe.weight", "p d", d=d)
     for l in s.layers("h.{}", cfg.num_layers):
         ln = l.norm("layer", "ln_1", d, eps)
-        attention(l, d, norm=ln, heads=cfg.num_heads, width=width, names=NAMES, scaled=False)
+        attention(l, d, norm=ln, heads=cfg.num_heads, width=width, names=NAMES, bias=OUTPUT, scaled=False)
         ln, size = l.norm("layer", "ln_2", d, eps), cfg.intermediate_size or 4 * cfg.hidden_size
         ffn(l, d, norm=ln, names=("mlp.c_fc", "mlp.c_proj"), size=size, activation=cfg.activation_function)
     ln = s.norm("layer", "ln_f", d, eps, blocked=s.final_block("wte.weight"))

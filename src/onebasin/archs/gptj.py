@@ -5,6 +5,7 @@ from __future__ import annotations
 from onebasin.archs.plain import attention, ffn
 from onebasin.archs.registry import Config, architecture
 from onebasin.spec import Builder, Head, Tokens
+from onebasin.spec.ops import rope
 
 NAMES = "attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.out_proj"
 
@@ -29,7 +30,8 @@ def gptj(s: Builder, cfg: Config) -> None:
     s.leaf("wte.weight", "v d", d=d)
     for l in s.layers("h.{}", cfg.n_layer):
         ln = l.norm("layer", "ln_1", d, eps)
-        attention(l, d, norm=ln, heads=cfg.n_head, width=width, names=NAMES, o_bias=False, turned=cfg.rotary_dim)
+        turned = {"turn": rope() if cfg.rotary_dim else None, "turned": cfg.rotary_dim, "interleaved": True}
+        attention(l, d, norm=ln, heads=cfg.n_head, width=width, names=NAMES, bias=(False,) * 4, **turned)
         size = cfg.n_inner or 4 * cfg.n_embd
         ffn(l, d, norm=ln, names=("mlp.fc_in", "mlp.fc_out"), size=size, activation=cfg.activation_function)
     ln = s.norm("layer", "ln_f", d, eps, blocked=s.final_block("wte.weight"))

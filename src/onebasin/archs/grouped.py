@@ -1,4 +1,4 @@
-"""What decoders with grouped key/value heads share: attention in its variants, and the gated FFN."""
+"""What decoders with grouped key/value heads share: attention in its variants."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from onebasin.archs.registry import Config
 from onebasin.spec import Axis, Builder
-from onebasin.spec.ops import Op, bilinear, gain_product, gated, head_sum, joint_qk_norm, qk_norm
+from onebasin.spec.ops import Op, bilinear, gain_product, head_sum, joint_qk_norm, qk_norm
 
 WRITES = "its output is added to the stream, and no linear map follows that could take the gain"
 
@@ -100,10 +100,3 @@ def attend(l: Builder, cfg: Config, d: Axis, norm: str | None, how: Attend) -> N
     o = l.linear(f"self_attn.{how.output}", "(n g k) -> d", bias=how.o_bias, n=n.co, g=g.co, k=ov.co, d=d)
     gains = heads.gains()
     l.attention("attention", queries=queries, keys=keys, value=v, output=o, scaled=how.scaled, gains=gains)
-
-
-def gated_ffn(l: Builder, cfg: Config, d: Axis, norm: str | None, activation: str, *, bias: bool = False) -> None:
-    f = l.space("ffn", cfg.intermediate_size, gated(activation))
-    l.linear("mlp.gate_proj", "d -> f", norm=norm, bias=bias, d=d.co, f=f.perm)
-    l.linear("mlp.up_proj", "d -> f", norm=norm, bias=bias, d=d.co, f=f)
-    l.linear("mlp.down_proj", "f -> d", bias=bias, f=f.co, d=d)

@@ -6,9 +6,9 @@ positions turn pairs of neighbours.
 
 from __future__ import annotations
 
-from onebasin.archs.grouped import Attend, attend, gated_ffn, head_width
+from onebasin.archs.grouped import Attend, attend, head_width
 from onebasin.archs.llama import like_llama
-from onebasin.archs.plain import ffn
+from onebasin.archs.plain import ffn, gated_ffn
 from onebasin.archs.registry import GROUPED, Config, covers
 from onebasin.archs.rotary import geometric, rope_constants, rotary_width
 from onebasin.spec import Axis, Builder, Head
@@ -47,7 +47,7 @@ def stablelm(s: Builder, cfg: Config) -> None:
         ln = l.norm("layer", "input_layernorm", d, eps)
         attend(l, cfg, d, ln, how)
         ln = ln if cfg.use_parallel_residual else l.norm("layer", "post_attention_layernorm", d, eps)
-        gated_ffn(l, cfg, d, ln, cfg.hidden_act)
+        gated_ffn(l, d, norm=ln, size=cfg.intermediate_size, activation=cfg.hidden_act)
     s.readout(d, s.norm("layer", "norm", d, eps, blocked=s.final_block("embed_tokens.weight")), "embed_tokens.weight")
 
 
@@ -63,7 +63,7 @@ def cohere(s: Builder, cfg: Config) -> None:
     for l in s.layers("layers.{}", cfg.num_hidden_layers):
         ln = l.norm("layer", "input_layernorm", d, eps, bias=False)
         attend(l, cfg, d, ln, how)
-        gated_ffn(l, cfg, d, ln, cfg.hidden_act)
+        gated_ffn(l, d, norm=ln, size=cfg.intermediate_size, activation=cfg.hidden_act)
     blocked = s.final_block("embed_tokens.weight")
     s.readout(d, s.norm("layer", "norm", d, eps, bias=False, blocked=blocked), "embed_tokens.weight")
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onebasin.archs.grouped import Attend, attend, gated_ffn
+from onebasin.archs.grouped import Attend, attend
+from onebasin.archs.plain import gated_ffn
 from onebasin.archs.registry import GROUPED, Config, Declaration, architecture
 from onebasin.archs.rotary import geometric, rope_constants
 from onebasin.spec import Axis, Builder, Head, Tokens
@@ -36,7 +37,7 @@ def decoder(s: Builder, cfg: Config, *, qkv_bias: bool, o_bias: bool, mlp_bias: 
     for l, turns in zip(s.layers("layers.{}", cfg.num_hidden_layers), turned, strict=True):
         grouped_attention(l, cfg, d, qkv_bias=qkv_bias, o_bias=o_bias, normed=normed, turned=bool(turns), scaled=scaled)
         ln = l.norm("rms", "post_attention_layernorm", d, cfg.rms_norm_eps)
-        gated_ffn(l, cfg, d, ln, cfg.hidden_act, bias=mlp_bias)
+        gated_ffn(l, d, norm=ln, size=cfg.intermediate_size, activation=cfg.hidden_act, bias=mlp_bias)
     ln = s.norm("rms", "norm", d, cfg.rms_norm_eps, blocked=s.final_block("embed_tokens.weight"))
     s.readout(d, ln, "embed_tokens.weight")
 

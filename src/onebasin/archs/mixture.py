@@ -9,12 +9,13 @@ transformers 5 holds all experts in one tensor, and stores them one by one, as r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from onebasin.archs.grouped import Attend, attend
 from onebasin.archs.llama import like_llama
-from onebasin.archs.registry import GROUPED, Config, Declaration
+from onebasin.archs.plain import gated_ffn
+from onebasin.archs.registry import GROUPED, Config, Declaration, keep_layers
 from onebasin.archs.rotary import geometric, rope_constants
 from onebasin.spec import Axis, Builder, Head
 from onebasin.spec.ops import elementwise, expert_sum, gated, rope
@@ -42,17 +43,11 @@ def experts(l: Builder, cfg: Config, d: Axis, ln: str, size: int, names: dict[st
     l.apart("mlp.experts.down_proj", f"mlp.experts.{{x}}.{names['down']}.weight", x=one)
 
 
-def units(l: Builder, cfg: Config, d: Axis, ln: str, size: int, key: str, name: str) -> None:
-    """A plain gated FFN."""
-    f = l.space(name, size, gated(cfg.hidden_act))
-    l.linear(f"{key}.gate_proj", "d -> f", norm=ln, bias=False, d=d.co, f=f.perm)
-    l.linear(f"{key}.up_proj", "d -> f", norm=ln, bias=False, d=d.co, f=f)
-    l.linear(f"{key}.down_proj", "f -> d", bias=False, f=f.co, d=d)
-
-
 def shared_expert(l: Builder, cfg: Config, d: Axis, ln: str) -> None:
     """One expert that serves every token, as much as a sigmoid of one more linear map says."""
-    units(l, cfg, d, ln, cfg.shared_expert_intermediate_size, "mlp.shared_expert", "shared_ffn")
+    names = "mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj", "mlp.shared_expert.down_proj"
+    size = cfg.shared_expert_intermediate_size
+    gated_ffn(l, d, norm=ln, size=size, activation=cfg.hidden_act, names=names, space="shared_ffn")
     l.linear("mlp.shared_expert_gate", "d -> a", norm=ln, bias=False, d=d.co)
 
 
@@ -60,6 +55,14 @@ def is_sparse(cfg: Config, layer: int) -> bool:
     """Whether a layer has experts, and no plain FFN."""
     step, plain = getattr(cfg, "decoder_sparse_step", 1), getattr(cfg, "mlp_only_layers", None) or []
     return layer not in plain and count_of(cfg) > 0 and (layer + 1) % step == 0
+
+
+def keep_sparse(cfg: Config, layers: Sequence[int]) -> None:
+    """As `keep_layers`; layers keep their experts whatever their new numbers are."""
+    plain = [new for new, old in enumerate(layers) if not is_sparse(cfg, old)]
+    keep_layers(cfg, layers)
+    if hasattr(cfg, "mlp_only_layers"):
+        cfg.mlp_only_layers, cfg.decoder_sparse_step = plain, 1
 
 
 def decoder(
@@ -77,7 +80,7 @@ def decoder(
         attend(l, cfg, d, l.norm("rms", "input_layernorm", d, cfg.rms_norm_eps), how)
         ln = l.norm("rms", "post_attention_layernorm", d, cfg.rms_norm_eps)
         if i not in sparse:
-            units(l, cfg, d, ln, cfg.intermediate_size, "mlp", "ffn")
+            gated_ffn(l, d, norm=ln, size=cfg.intermediate_size, activation=cfg.hidden_act)
             continue
         experts(l, cfg, d, ln, size, names)
         if shared:
@@ -92,6 +95,7 @@ def _mixture(model_type: str, name: str, sizes: dict[str, str], **more: Any) -> 
         model_type,
         name,
         sizes=lambda cfg: {"v": cfg.vocab_size, "c": cfg.num_labels, "t": 2, "a": 1},
+        shorten=keep_sparse,
         **{"fields": {**GROUPED, **sizes, "head": "head_dim", "eps": "rms_norm_eps"}, **more},
     )
 

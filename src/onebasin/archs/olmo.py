@@ -6,8 +6,9 @@ heads together.
 
 from __future__ import annotations
 
-from onebasin.archs.grouped import WRITES, Attend, attend, gated_ffn
+from onebasin.archs.grouped import WRITES, Attend, attend
 from onebasin.archs.llama import like_llama
+from onebasin.archs.plain import gated_ffn
 from onebasin.archs.registry import GROUPED, Config
 from onebasin.archs.rotary import geometric, rope_constants
 from onebasin.spec import Axis, Builder, Head
@@ -39,7 +40,14 @@ def olmo(s: Builder, cfg: Config) -> None:
     how = Attend(qkv_bias=bias, o_bias=bias, turn=rope(geometric(cfg)), on_qk=clipped, on_v=clipped)
     for l in s.layers("layers.{}", cfg.num_hidden_layers):
         attend(l, cfg, d, l.norm("layer", "input_layernorm", d, EPS, gain=False), how)
-        gated_ffn(l, cfg, d, l.norm("layer", "post_attention_layernorm", d, EPS, gain=False), cfg.hidden_act)
+        ln = l.norm("layer", "post_attention_layernorm", d, EPS, gain=False)
+        gated_ffn(
+            l,
+            d,
+            norm=ln,
+            size=cfg.intermediate_size,
+            activation=cfg.hidden_act,
+        )
     s.readout(d, s.norm("layer", "norm", d, EPS, gain=False), "embed_tokens.weight")
 
 
@@ -50,7 +58,7 @@ def olmo2(s: Builder, cfg: Config) -> None:
     for l in s.layers("layers.{}", cfg.num_hidden_layers):
         attend(l, cfg, d, None, how)
         l.norm("rms", "post_attention_layernorm", d, cfg.rms_norm_eps, blocked=WRITES)
-        gated_ffn(l, cfg, d, None, cfg.hidden_act)
+        gated_ffn(l, d, norm=None, size=cfg.intermediate_size, activation=cfg.hidden_act)
         l.norm("rms", "post_feedforward_layernorm", d, cfg.rms_norm_eps, blocked=WRITES)
     ln = s.norm("rms", "norm", d, cfg.rms_norm_eps, blocked=s.final_block("embed_tokens.weight"))
     s.readout(d, ln, "embed_tokens.weight")

@@ -51,8 +51,8 @@ def opt(s: Builder, cfg: Config) -> None:
 
 def attend(l: Builder, cfg: Config, d: Axis, norm: str | None) -> None:
     names = "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj"
-    heads, bias = cfg.num_attention_heads, cfg.enable_bias
-    attention(l, d, norm=norm, heads=heads, width=cfg.hidden_size // heads, names=names, qkv_bias=bias, o_bias=bias)
+    heads = cfg.num_attention_heads
+    attention(l, d, norm=norm, heads=heads, width=cfg.hidden_size // heads, names=names, bias=[cfg.enable_bias] * 4)
 
 
 def feed(l: Builder, cfg: Config, d: Axis, norm: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -34,6 +34,7 @@ class Architecture:
     follows: Mapping[str, str]
     ties: Callable[[Config, Collection[str]], bool]
     untied: Mapping[str, object]
+    shorten: Callable[[Config, Sequence[int]], None]
 
 
 _known: dict[str, Architecture] = {}
@@ -48,12 +49,19 @@ def tied_by_config(cfg: Config, stored: Collection[str]) -> bool:
     return bool(getattr(cfg, "tie_word_embeddings", False))
 
 
+def keep_layers(cfg: Config, layers: Sequence[int]) -> None:
+    """Turn a configuration into that of a model with these layers alone, by the settings that most models have."""
+    cfg.num_hidden_layers = len(layers)
+    if getattr(cfg, "layer_types", None):
+        cfg.layer_types = [cfg.layer_types[i] for i in layers]
+
+
 def architecture(
     model_type: str, *, prefix: str, heads: Mapping[str, Head], inputs: Callable[[Config], Inputs],
     sizes: Callable[[Config], dict[str, int]], fields: Mapping[str, str],
     renames: tuple[tuple[str, str], ...] = (), untouched: tuple[str, ...] = (),
     follows: Mapping[str, str] | None = None, ties: Callable[[Config, Collection[str]], bool] = tied_by_config,
-    untied: Mapping[str, object] = UNTIED,
+    untied: Mapping[str, object] = UNTIED, shorten: Callable[[Config, Sequence[int]], None] = keep_layers,
 ) -> Callable[[Declaration], Declaration]:  # fmt: skip
     """Register a declaration under transformers' `model_type`.
 
@@ -62,11 +70,12 @@ def architecture(
     key/value heads and the head width (without, that is the residual width divided by the number of heads).  A setting
     that `follows` another grows with it where the two are equal.  `ties` tells from a configuration and the names in
     the file whether a head shares the embedding, and `untied` are the settings of a model where it does not.
+    `shorten` changes a configuration to that of some of its layers.
     """
 
     def register(declare: Declaration) -> Declaration:
         _known[model_type] = Architecture(
-            declare, prefix, heads, inputs, sizes, fields, renames, untouched, follows or {}, ties, untied
+            declare, prefix, heads, inputs, sizes, fields, renames, untouched, follows or {}, ties, untied, shorten
         )
         return declare
 

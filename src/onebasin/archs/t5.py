@@ -6,12 +6,13 @@ in all of them together.  Those of cross attention are free.  Every layer of the
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
-from onebasin.archs.registry import Config, architecture
-from onebasin.archs.seq2seq import Attend, attention
+from onebasin.archs.plain import Names, attention, ffn, gated_ffn
+from onebasin.archs.registry import Config, architecture, keep_layers
 from onebasin.spec import Axis, Builder, Head, Tokens
-from onebasin.spec.ops import elementwise, gated, head_sum, tied
+from onebasin.spec.ops import elementwise, head_sum, tied
 
 RETURNED = "its output is the model's output, and no linear map follows that could take the gain"
 LENGTH = 512  # of inputs: positions are relative, and no setting says how far texts may reach
@@ -37,6 +38,13 @@ def _inputs(cfg: Config) -> dict[str, Tokens]:
     return {"input_ids": tokens, "decoder_input_ids": tokens}
 
 
+def _shorten(cfg: Config, layers: Sequence[int]) -> None:
+    """Layers of the encoder, and those of the decoder with the same numbers."""
+    decoder = sum(i < cfg.num_decoder_layers for i in layers)
+    keep_layers(cfg, layers)
+    cfg.num_decoder_layers = decoder
+
+
 @architecture(
     "t5",
     prefix="transformer.",
@@ -55,6 +63,7 @@ def _inputs(cfg: Config) -> dict[str, Tokens]:
     untouched=(r"layer\.1\.EncDecAttention\.relative_attention_bias\.weight$",),
     ties=_ties,
     untied={"tie_word_embeddings": False, "scale_decoder_outputs": False},
+    shorten=_shorten,
 )  # fmt: skip
 def t5(s: Builder, cfg: Config) -> None:
     name = cfg.architectures[0]
@@ -88,22 +97,28 @@ def stack(
     s: Builder, cfg: Config, d: Axis, count: int, *, blocked: str | None, encoded: tuple[Axis, str] | None = None
 ) -> str:
     """The layers of the encoder, or those of the decoder, which read what was `encoded`; returns the last norm."""
-    how = Attend(cfg.num_heads, cfg.d_kv, ("q", "k", "v", "o"), (False,) * 4, scaled=False)
+    how: dict[str, Any] = {"width": cfg.d_kv, "bias": (False,) * 4, "scaled": False}
     h = s.space("heads", cfg.num_heads, head_sum())
     s.leaf("block.0.layer.0.SelfAttention.relative_attention_bias.weight", "r h", h=h.perm)
     s.mirror(f"{s.key}embed_tokens.weight", f"{s.prefix}shared.weight", tied=True)
     for l in s.layers("block.{}", count):
         norms = [l.norm("rms", f"layer.{i}.layer_norm", d, cfg.layer_norm_epsilon) for i in range(3 if encoded else 2)]
-        attention(l, how, (d, norms[0]), d, key="layer.0.SelfAttention", shared=h)
+        attention(l, d, norm=norms[0], heads=h, names=maps("layer.0.SelfAttention"), **how)
         if encoded:
-            attention(l, how, (d, norms[1]), d, key="layer.1.EncDecAttention", name="cross_", read=encoded)
+            cross = maps("layer.1.EncDecAttention")
+            attention(l, d, norm=norms[1], heads=cfg.num_heads, names=cross, name="cross_", memory=encoded, **how)
         units(l, cfg, d, norms[-1], f"layer.{len(norms) - 1}.DenseReluDense")
     return s.norm("rms", "final_layer_norm", d, cfg.layer_norm_epsilon, blocked=blocked)
 
 
+def maps(key: str) -> Names:
+    """The names of the maps of one attention."""
+    return f"{key}.q", f"{key}.k", f"{key}.v", f"{key}.o"
+
+
 def units(l: Builder, cfg: Config, d: Axis, ln: str, key: str) -> None:
-    f = l.space("ffn", cfg.d_ff, (gated if cfg.is_gated_act else elementwise)(cfg.dense_act_fn))
+    how: dict[str, Any] = {"norm": ln, "size": cfg.d_ff, "activation": cfg.dense_act_fn, "bias": False}
     if cfg.is_gated_act:
-        l.linear(f"{key}.wi_0", "d -> f", norm=ln, bias=False, d=d.co, f=f.perm)
-    l.linear(f"{key}.wi_1" if cfg.is_gated_act else f"{key}.wi", "d -> f", norm=ln, bias=False, d=d.co, f=f)
-    l.linear(f"{key}.wo", "f -> d", bias=False, f=f.co, d=d)
+        gated_ffn(l, d, names=(f"{key}.wi_0", f"{key}.wi_1", f"{key}.wo"), **how)
+    else:
+        ffn(l, d, names=(f"{key}.wi", f"{key}.wo"), **how)

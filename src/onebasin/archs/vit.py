@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onebasin.archs.encoder import attention, feed_forward, pooler
+from onebasin.archs.encoder import UNITS, attention, pooler
 from onebasin.archs.images import images, patch_sizes, patches
+from onebasin.archs.plain import ffn
 from onebasin.archs.registry import FIELDS, Config, Declaration, architecture
 from onebasin.spec import Axis, Builder, Head
 
 ATTENTION = ("attention.attention.query", "attention.attention.key", "attention.attention.value",
              "attention.output.dense")  # fmt: skip
+RENAMED = tuple(  # transformers 5 in memory -> as stored by 4.x and 5.x
+    (rf"\.attention\.{new}_proj\.", f".{old}.") for new, old in zip("qkvo", ATTENTION, strict=True)
+)
 
 
 def _like_vit(model_type: str, name: str, tokens: int, **heads: Head) -> Callable[[Declaration], Declaration]:
@@ -26,10 +30,7 @@ def _like_vit(model_type: str, name: str, tokens: int, **heads: Head) -> Callabl
         fields={**FIELDS, "eps": "layer_norm_eps"},
         renames=(  # transformers 5 in memory -> as stored by 4.x and 5.x
             (rf"(^|{model_type}\.)layers\.(\d+)\.", r"\1encoder.layer.\2."),
-            (r"\.attention\.q_proj\.", ".attention.attention.query."),
-            (r"\.attention\.k_proj\.", ".attention.attention.key."),
-            (r"\.attention\.v_proj\.", ".attention.attention.value."),
-            (r"\.attention\.o_proj\.", ".attention.output.dense."),
+            *RENAMED,
             (r"\.mlp\.fc1\.", ".intermediate.dense."),
             (r"\.mlp\.fc2\.", ".output.dense."),
         ),
@@ -49,7 +50,7 @@ def encoder(s: Builder, cfg: Config, *tokens: str) -> tuple[Axis, str]:
         ln = l.norm("layer", "layernorm_before", d, eps)
         attention(l, cfg, d, norm=ln, names=ATTENTION, bias=(*[cfg.qkv_bias] * 3, True))
         ln = l.norm("layer", "layernorm_after", d, eps)
-        feed_forward(l, cfg.intermediate_size, cfg.hidden_act, d, norm=ln)
+        ffn(l, d, norm=ln, names=UNITS, size=cfg.intermediate_size, activation=cfg.hidden_act)
     ln = s.norm("layer", "layernorm", d, eps, blocked=s.final_block(""))
     if s.head.key is None:
         size = getattr(cfg, "pooler_output_size", None) or cfg.hidden_size

@@ -65,7 +65,7 @@ def _report(checkpoint: Checkpoint, wide: Checkpoint, settings: dict[str, Any]) 
     from onebasin.verification.verify import drifts
     from onebasin.widening.pair import growth
 
-    drift, rounding, _ = drifts(checkpoint, wide, Alignment({}, {}))
+    drift, rounding, *_ = drifts(checkpoint, wide, Alignment({}, {}))
     return {
         "settings": settings, "growth": growth(checkpoint.spec, wide.spec), "output_drift": drift,
         "rounding_alone": rounding,

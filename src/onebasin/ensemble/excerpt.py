@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from onebasin.archs import declare
+from onebasin.archs import declare, lookup
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.model import Recipe, transformers_config
 from onebasin.spec import Leaf
@@ -30,14 +30,7 @@ def excerpt(model: Checkpoint, layers: Sequence[int], tokens: int, without: Coll
     outside of layers that are left out.
     """
     config = transformers_config(model.config)
-    config.num_hidden_layers = len(layers)
-    if getattr(config, "num_decoder_layers", None):
-        config.num_decoder_layers = sum(i < config.num_decoder_layers for i in layers)
-    if getattr(config, "layer_types", None):
-        config.layer_types = [config.layer_types[i] for i in layers]
-    if getattr(config, "mlp_only_layers", None) is not None:
-        config.mlp_only_layers = [new for new, old in enumerate(layers) if not _has_experts(model, old)]
-        config.decoder_sparse_step = 1
+    lookup(model.spec.model_type, [model.spec.architecture])[0].shorten(config, layers)
     if getattr(config, "vocab_size", 0) > tokens:
         config.vocab_size = tokens
     names = {new: old for new, old in _names(model, layers).items() if old not in without}
@@ -47,10 +40,6 @@ def excerpt(model: Checkpoint, layers: Sequence[int], tokens: int, without: Coll
     guessed = {"id2label", "label2id"} - set(model.config)  # names of classes that transformers makes up
     settings = {key: value for key, value in config.to_dict().items() if key not in guessed}
     return Checkpoint(spec, settings, leaves, stored, model.store)
-
-
-def _has_experts(model: Checkpoint, layer: int) -> bool:
-    return any(name.startswith(f"layers.{layer}.") for name in model.spec.experts)
 
 
 def _renumbered(name: str, numbers: Mapping[int, int]) -> str:

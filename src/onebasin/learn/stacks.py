@@ -165,11 +165,6 @@ def nothing_to_learn(spec: ModelSpec, group: str) -> NotInFamily:
     )
 
 
-def streams(spec: ModelSpec) -> list[str]:
-    """The spaces that norms read."""
-    return [name for name in spec.spaces if group_of(spec, name) == "residual"]
-
-
 @dataclass(frozen=True)
 class Gains:
     """Norms of one role and size whose gain was folded into their readers: they can take any part of it back."""
@@ -189,7 +184,7 @@ def free_gains(spec: ModelSpec) -> list[Gains]:
 
 def _check_scalable(spec: ModelSpec) -> None:
     """A positive number on what is written to a stream is a symmetry, up to eps, only if norms do nothing but read."""
-    for space in streams(spec):
+    for space in spec.streams:
         if not spec.family(space) >= ORTHOGONAL_ONES:
             raise NotInFamily(
                 "The stream cannot be scaled: a norm whose gain stays in place writes to it",

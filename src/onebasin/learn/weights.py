@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from onebasin.checkpoint import Checkpoint
 from onebasin.families import Rep
 from onebasin.learn.coordinates import Moves
-from onebasin.learn.stacks import Gains, Stack, role, stacks, streams
+from onebasin.learn.stacks import Gains, Stack, role, stacks
 from onebasin.maps import Map
 from onebasin.maps.indexed import along
 from onebasin.spec import Leaf, ModelSpec
@@ -105,7 +105,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Block:
+class Rows:
     """Rows of a stored tensor that one view shows: `parts` lie in a view of `sizes`, and `order` brings it back."""
 
     parts: tuple[Part, ...]
@@ -114,7 +114,7 @@ class Block:
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, view: View, parts: Iterable[Part]) -> Block:
+    def of(cls, view: View, parts: Iterable[Part]) -> Rows:
         order = tuple(view.order.index(x) for x in letters(view.stored))
         return cls(tuple(parts), tuple(size for _, size in view.sizes), order, view.shape)
 
@@ -135,7 +135,7 @@ class Group:
     """Stored tensors of one role, `keys[i]` in layer i, in blocks of rows."""
 
     keys: tuple[str, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[Rows, ...]
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -162,7 +162,7 @@ class Grouping:
         names = set(learned)
         self.spec = spec
         self.by_space = {space: stack for stack in stacks(spec) if stack.name in names for space in stack.spaces}
-        self.written = {leaf.name for space in streams(spec) for leaf in spec.writers(space)} if scaled else set()
+        self.written = {leaf.name for space in spec.streams for leaf in spec.writers(space)} if scaled else set()
         self.touched = touched_by(spec, [name for one in gained for name in one.norms])
 
     def of(self, keys: Collection[str]) -> list[Group]:
@@ -177,7 +177,7 @@ class Grouping:
     def _group(self, views: tuple[View, ...], rows: Sequence[Sequence[Leaf]]) -> Group:
         columns = [self._part(column) for column in zip(*rows, strict=True)]
         shown = sorted(set(views), key=lambda view: view.start)
-        blocks = [Block.of(view, [x for x, own in zip(columns, views, strict=True) if own == view]) for view in shown]
+        blocks = [Rows.of(view, [x for x, own in zip(columns, views, strict=True) if own == view]) for view in shown]
         return Group(tuple(leaves[0].key for leaves in rows), tuple(blocks))
 
     def _signature(self, leaf: Leaf) -> tuple[object, ...]:

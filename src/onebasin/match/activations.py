@@ -35,7 +35,7 @@ def stream_readers(spec: ModelSpec) -> dict[str, list[str]]:
         readers = [x for x in spec.readers(norm.name) if " " not in x.reads]  # one vector of the stream at a time
         if readers:
             found.setdefault(norm.space, []).append(readers[0].name)
-    for space in sorted(spec.streams):
+    for space in spec.streams:
         blocks = {reader.name.rpartition(".")[0]: reader.name for reader in spec.raw_readers(space)}
         if blocks:
             found.setdefault(space, []).extend(blocks.values())

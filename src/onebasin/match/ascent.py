@@ -47,23 +47,30 @@ class Ascent(State):
         large = any(self.spec.spaces[name].size >= HUGE for name in self.units)
         self.ahead = workers.count if large else 0  # pages whose units are being solved while others are looked at
 
-    def anchors(self, space: str) -> dict[str, float]:
-        """The emphasis of the anchors of `space` alone; empty where it has none."""
-        leaves = self.spec.leaves.values()
-        anchors = {x.name for x in leaves if x.dim(space) is not None and len(x.spaces()) == 1 and len(x.axes) > 1}
+    def anchors(self, space: str, known: Collection[str] = ()) -> dict[str, float]:
+        """The emphasis of the anchors of `space` alone; empty where it has none.
+
+        Maps between it and streams that are `known` are anchors as well: those are turned already.
+        """
+        here = (leaf for leaf in self.spec.touching[space] if len(leaf.axes) > 1)
+        anchors = {x.name for x in here if all(axis.space in (space, *known) for _, axis in x.spaces())}
         return {name: w if name in anchors else 0.0 for name, w in self.emphasis.items()} if anchors else {}
 
     def start_streams(self, *, fresh: bool) -> None:
-        """The first step of the streams: from their anchors if nothing is known yet and they have any."""
-        for space in self.streams:
-            anchors = self.anchors(space) if fresh else {}
-            self.moments[space] = self._zero(space)
+        """The first step of the streams: from their anchors if nothing is known yet and they have any; these first."""
+        left, known = list(self.streams), list[str]()
+        while left:
+            space = next((name for name in left if self.anchors(name, known)), left[0])
+            left.remove(space)
+            anchors = self.anchors(space, known) if fresh else {}
+            known.append(space)
+            self.moments = {space: self._zero(space)}
             for names in self.pages.names:
                 if anchors and any(anchors[name] for name in names):
                     self.moments[space] += cross_moment(*self.turned(names), space, anchors)
                 elif not anchors:
                     self._gather(names, space)
-        self.step_streams()
+            self.step_streams()
 
     def step_streams(self) -> None:
         """Procrustes, or an assignment; where moments are too few to tell, as near as can be to the map so far."""

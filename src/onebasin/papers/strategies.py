@@ -15,7 +15,7 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.ensemble.aligned import Move
 from onebasin.families import Family
 from onebasin.learn.latents import LATENTS, CayleyChart, Chart
-from onebasin.learn.stacks import Variation, streams
+from onebasin.learn.stacks import Variation
 from onebasin.linalg import polar, skew
 from onebasin.match.strategy import CircuitMoment, Strategy
 from onebasin.match.stream import circuit_cross
@@ -88,7 +88,7 @@ def scale_streams(form: Checkpoint, scale: float) -> Checkpoint:
     """Everything that writes to a stream, times a positive number: the norms undo it, but for their eps."""
     if scale == 1.0:
         return form
-    written = {leaf.name for space in streams(form.spec) for leaf in form.spec.writers(space)}
+    written = {leaf.name for space in form.spec.streams for leaf in form.spec.writers(space)}
 
     def scaled(name: str) -> Callable[[], Tensor]:
         return lambda: scale * form[name]

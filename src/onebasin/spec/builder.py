@@ -18,9 +18,10 @@ from itertools import product
 
 from onebasin.errors import LayoutMismatch
 from onebasin.spec.leaves import Axis, Leaf, Space, letters, make_leaf
-from onebasin.spec.model import Attention, Images, Linear, Mirror, ModelSpec, Norm, Scale, Tokens
+from onebasin.spec.model import ModelSpec
 from onebasin.spec.ops import Op, tied
 from onebasin.spec.pieces import Piece
+from onebasin.spec.relations import Attention, Images, Linear, Mirror, Norm, Scale, Tokens
 
 
 @dataclass(frozen=True)

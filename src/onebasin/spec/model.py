@@ -12,8 +12,9 @@ from onebasin.errors import UnclaimedTensor
 from onebasin.families import Family, Rep, meet
 from onebasin.spec.checks import check_coverage, check_fibres, check_partition, check_readers, check_scales
 from onebasin.spec.leaves import Axis, Leaf, Space
-from onebasin.spec.ops import Op, layer_norm, layer_scale, rms_norm
+from onebasin.spec.ops import Op, layer_scale
 from onebasin.spec.pieces import Piece
+from onebasin.spec.relations import Attention, Images, Linear, Mirror, Norm, Scale, Tokens
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -22,108 +23,6 @@ V = TypeVar("V")
 def kind_of(space: str) -> str:
     """The name of a space without the number of its layer: `layers.*.ffn`."""
     return re.sub(r"\.\d+\.", ".*.", space)
-
-
-@dataclass(frozen=True)
-class Linear:
-    """y = W x + b: the leaves of W and b, the patterns of x and y as the module sees them, the norm that wrote x.
-
-    `softmax` is the letter of y that a softmax runs over, if one does: it does not see what is added to all of them.
-    """
-
-    name: str
-    weight: str
-    bias: str | None
-    reads: str
-    writes: str
-    norm: str | None = None
-    optional: bool = False
-    softmax: str | None = None
-
-
-@dataclass(frozen=True)
-class Norm:
-    """y = γ ⊙ normalise(x) + β on `space`.  `blocked` says why γ cannot move into the readers; `unit` that it has."""
-
-    name: str
-    kind: str  # "layer" or "rms"
-    space: str
-    eps: float
-    gain: str | None
-    bias: str | None
-    blocked: str | None = None
-    unit: bool = False
-
-    @property
-    def op(self) -> Op:
-        return (layer_norm if self.kind == "layer" else rms_norm)(gain=not self.unit)
-
-
-@dataclass(frozen=True)
-class Scale:
-    """λ ⊙ y behind the linear map `writer` on its way into `space`.  λ can move into the map; `unit` that it has."""
-
-    name: str
-    space: str
-    gain: str
-    writer: str
-    unit: bool = False
-
-
-@dataclass(frozen=True)
-class Attention:
-    """The linear maps of one softmax attention, by the names of their `Linear`s.
-
-    `scaled`: scores are divided by √d, with d the width of a head, all parts of its queries together.  `gains` is the
-    space of the gains of norms of queries and keys, where there are such norms.
-    """
-
-    name: str
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-    value: str
-    output: str
-    scaled: bool = True
-    gains: str | None = None
-
-
-@dataclass(frozen=True)
-class Mirror:
-    """A stored entry that repeats leaf-bearing tensor `of`; `tied` entries must hold the same values.
-
-    A head that is not tied does what this one does if it has `times` these values.
-    """
-
-    key: str
-    of: str
-    tied: bool
-    times: float = 1.0
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """The model reads token ids; where it looks for the `end` of a text, that token stands there and nowhere else."""
-
-    vocabulary: int
-    positions: int
-    end: int | None = None
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.vocabulary, self.positions
-
-
-@dataclass(frozen=True)
-class Images:
-    """The model reads pixel values."""
-
-    channels: int
-    height: int
-    width: int
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.channels, self.height, self.width
 
 
 @dataclass(frozen=True)
@@ -207,11 +106,11 @@ class ModelSpec:
         return {kind: tuple(names) for kind, names in found.items()}
 
     @cached_property
-    def streams(self) -> frozenset[str]:
+    def streams(self) -> tuple[str, ...]:
         """The residual streams: spaces that a norm reads, and that have nothing to do with heads."""
         bases = {space.base for space in self.spaces.values()}
-        read = {norm.space for norm in self.norms.values()}
-        return frozenset(name for name in read if name not in bases and self.spaces[name].base is None)
+        read = {norm.space for norm in self.norms.values()} - bases
+        return tuple(name for name, space in self.spaces.items() if name in read and space.base is None)
 
     def spaces_of(self, leaves: Iterable[str]) -> set[str]:
         """The spaces that some leaves lie in."""
