@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from helpers.examples import TIMES
+from helpers.learning import write_pairs
 from helpers.random_models import random_model
 from helpers.tiny import TINY
 from onebasin import Checkpoint
@@ -44,6 +45,12 @@ def data():
     finally:
         sys.path.remove(str(DATA))
     return load
+
+
+@pytest.fixture(scope="session")
+def root(tmp_path_factory):
+    """Tiny pairs, one of every class in `helpers.learning.TINY`."""
+    return write_pairs(tmp_path_factory.mktemp("pairs"))
 
 
 @pytest.fixture(scope="session")

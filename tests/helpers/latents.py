@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from onebasin import families as fam
-from onebasin.learn.latents import Latent
+from onebasin.moving.latents import Latent
 from onebasin.papers.options import PaperLearning
 from onebasin.papers.strategies import variation_of
 

@@ -15,12 +15,12 @@ from onebasin.checkpoint.stock import outputs, stock_model
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.events import Callback
-from onebasin.learn.coordinates import Coordinates
 from onebasin.learn.learning import learn
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
-from onebasin.learn.stacks import OURS, Variation
+from onebasin.learn.variation import OURS, Variation
 from onebasin.match.many import as_they_are
+from onebasin.moving.coordinates import Coordinates
 from onebasin.papers.options import PaperLearning
 from onebasin.papers.permutations import StraightThrough
 from onebasin.papers.strategies import variation_of

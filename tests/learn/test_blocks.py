@@ -15,15 +15,16 @@ from onebasin.checkpoint.stock import probe_inputs, stock_model
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.errors import NotInFamily
 from onebasin.learn import options
-from onebasin.learn.blocks import Block, block_names
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
 from onebasin.methods.learned import Learned
 from onebasin.methods.weight import Weight
+from onebasin.moving.blocks import Block, block_names
 from onebasin.tasks import CLASSIFICATION, LANGUAGE
 from onebasin.tasks.task import head_of
 
 F64 = torch.float64
+SHAPES = {"RoFormerForSequenceClassification": 6}  # with 5 it is a decoder that reads the first token: no attention
 SHARE = torch.tensor([0.6, 0.4], dtype=F64)
 
 
@@ -37,14 +38,14 @@ def forms_of(folder, model_type, name):
     paths = [folder / f"{name}-{seed}" for seed in (1, 2)]
     for seed, path in enumerate(paths):
         if not path.exists():
-            random_folder(path, model_type, name, 5, seed)
+            random_folder(path, model_type, name, SHAPES.get(name, 5), seed)
     return Ensemble.of([Checkpoint.open(path) for path in paths]).forms
 
 
 def weighed(outputs, labels):
-    """A loss that any model has: a fixed combination of all numbers it says."""
+    """A loss that any model has, without cancellation: squares of all it says, each with a factor of its own."""
     x = outputs[0]
-    return (x * torch.linspace(-1, 1, x[0].numel(), dtype=x.dtype).view_as(x[0])).flatten(1).sum(1)
+    return (x.square() * torch.linspace(1, 2, x[0].numel(), dtype=x.dtype).view_as(x[0])).flatten(1).sum(1)
 
 
 def objectives(forms, **options):
@@ -76,12 +77,10 @@ def test_gradients_by_blocks_are_those_of_the_whole_model(folder, model_type, na
     whole, blocks = objectives(forms, loss="task", two_sided=True)
     inputs, labels = probe_inputs(forms[0].spec, batch=2, length=6), torch.zeros(2, dtype=torch.long)
     losses = [made(inputs, labels, SHARE, back=True) for made in (whole, blocks)]
-    assert abs(losses[1] - losses[0]) < 1e-12 * max(1, losses[0])
-    size = torch.stack([p.grad.norm() for p in whole.learned()]).norm()
-    assert sum(p.grad.abs().max() > 0 for p in whole.learned()) > len(list(whole.learned())) / 2  # some units are dead
+    assert abs(losses[1] - losses[0]) < 1e-12 * losses[0]
     for p, q in zip(whole.learned(), blocks.learned(), strict=True):
-        assert (q.grad - p.grad).norm() < 1e-12 * size
-        assert (q.grad - p.grad).norm() <= 1e-10 * p.grad.norm()
+        assert p.grad.norm() > 0
+        assert (q.grad - p.grad).norm() < 1e-12 * p.grad.norm()
     theta, again = whole.theta(SHARE), blocks.theta(SHARE)
     assert theta.keys() <= again.keys()
     for x in theta:

@@ -7,7 +7,7 @@ import transformers
 
 from helpers import learning
 from helpers.learning import run, write
-from onebasin.learn.stacks import group_of
+from onebasin.moving.stacks import group_of
 from onebasin.verification.certificate import certificate
 
 NAME = "Qwen2MoeForCausalLM"

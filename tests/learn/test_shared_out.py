@@ -12,10 +12,11 @@ from helpers.learning import RUN, Telling, open_pair, tensors
 from helpers.several import together
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.errors import Lost
-from onebasin.learn import head, learning
+from onebasin.learn import learning
 from onebasin.learn.learning import learn
 from onebasin.learn.options import LearnedMatching
 from onebasin.match.many import as_they_are
+from onebasin.moving import head
 from onebasin.tasks import LANGUAGE, Task
 
 NAME = "LlamaForCausalLM"

@@ -27,7 +27,7 @@ LAYERS = (  # a module imports only from layers above its own, and from packages
     ("tasks", "paths"),
     ("ensemble",),
     ("verification", "landscape"),
-    ("match", "learn", "papers"),
+    ("match", "moving", "learn", "papers"),
     ("methods",),
     ("report", "recipes"),
     ("api", "demo", "cli"),

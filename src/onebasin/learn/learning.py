@@ -18,14 +18,15 @@ from onebasin.alignment import Alignment, transport
 from onebasin.ensemble.aligned import Aligned, Move
 from onebasin.events import Callback
 from onebasin.landscape.teacher import check_labelled
-from onebasin.learn.coordinates import Coordinates
 from onebasin.learn.course import Run
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
-from onebasin.learn.stacks import OURS, Variation, free_gains
 from onebasin.learn.state import load_state
 from onebasin.learn.steps import Steps
+from onebasin.learn.variation import OURS, Variation
 from onebasin.maps import Map
+from onebasin.moving.coordinates import Coordinates
+from onebasin.moving.stacks import free_gains
 from onebasin.options import write_section
 from onebasin.paths.laws import law_for
 from onebasin.processes.devices import own_device

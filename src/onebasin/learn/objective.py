@@ -19,14 +19,15 @@ from torch import Tensor, nn
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
-from onebasin.learn.blocks import Frozen, Where
-from onebasin.learn.coordinates import STILL, Coordinates
-from onebasin.learn.head import Taught
-from onebasin.learn.in_blocks import InBlocks, resting_in
 from onebasin.learn.options import LearnedMatching
-from onebasin.learn.running import Running, Whole
-from onebasin.learn.stacks import OURS, Variation, free_gains, latents_of
-from onebasin.learn.weights import Grouping
+from onebasin.learn.variation import OURS, Variation, latents_of
+from onebasin.moving.blocks import Frozen, Where
+from onebasin.moving.coordinates import STILL, Coordinates
+from onebasin.moving.head import Taught
+from onebasin.moving.in_blocks import InBlocks, resting_in
+from onebasin.moving.running import Running, Whole
+from onebasin.moving.stacks import free_gains
+from onebasin.moving.weights import Grouping
 from onebasin.processes.world import World
 from onebasin.tasks import IGNORED, LANGUAGE, Measure
 from onebasin.tasks.losses import options_of
@@ -68,13 +69,16 @@ class Objective(nn.Module):
         self.blocks, own = options.by_blocks(spec), None if self.taught else loss
         kept, grouping = resting_in(dtype, blocks=self.blocks), Grouping(spec, latents, gained, scaled=scaled)
         half = None if self.blocks else forward_dtype  # blocks are in that type themselves
-        frozen = Frozen(forms, grouping, still, dtype, kept, half, again=self.blocks, random=options.dropout)
+        frozen = Frozen(
+            forms, grouping, still, dtype, kept, half, again=self.blocks, dropout=options.dropout,
+            circuits=options.path == "circuit",
+        )  # fmt: skip
         self.running: Running
         if self.blocks:
             place = torch.device(device)
-            self.running = InBlocks(frozen, options, own, forward_dtype or dtype, place, world or World())
+            self.running = InBlocks(frozen, own, forward_dtype or dtype, place, world or World())
         else:
-            self.running = Whole(frozen, options, own, tokens if kind == LANGUAGE else 0).to(device)
+            self.running = Whole(frozen, own, tokens if kind == LANGUAGE else 0).to(device)
 
     @property
     def model(self) -> nn.Module:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from onebasin.learn.objective import Objective, go_back
 from onebasin.learn.optimizer import optimizer, rate
 from onebasin.learn.options import LearnedMatching
-from onebasin.learn.stacks import OURS, Variation
+from onebasin.learn.variation import OURS, Variation
 from onebasin.paths.laws import draw_shares, of_two, where_highest
 from onebasin.processes.world import World
 from onebasin.tasks.batches import Batches

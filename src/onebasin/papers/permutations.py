@@ -15,13 +15,13 @@ from torch.nn.functional import one_hot
 
 from onebasin import families as fam
 from onebasin.families import Rep
-from onebasin.learn.coordinates import Coordinates
-from onebasin.learn.latents import Latent, Parts, kind_of
-from onebasin.learn.stacks import Beside
+from onebasin.learn.variation import Beside
 from onebasin.linalg import assign, sinkhorn
 from onebasin.maps import DoublyStochastic, Map
 from onebasin.maps.dense import Dense
 from onebasin.maps.monomial import MonomialGroup
+from onebasin.moving.coordinates import Coordinates
+from onebasin.moving.latents import Latent, Parts, kind_of
 
 PERMUTING = (fam.PERMUTATION, fam.PERMUTATION_SIGN, fam.SIGNED_PERMUTATION, fam.SCALED_PERMUTATION, fam.MONOMIAL)
 

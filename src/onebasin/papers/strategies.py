@@ -14,12 +14,12 @@ from onebasin.alignment import Alignment, moved_by, transport
 from onebasin.checkpoint import Checkpoint
 from onebasin.ensemble.aligned import Move
 from onebasin.families import Family
-from onebasin.learn.latents import LATENTS, CayleyChart, Chart
-from onebasin.learn.stacks import Variation
+from onebasin.learn.variation import Variation
 from onebasin.linalg import polar, skew
 from onebasin.match.strategy import CircuitMoment, Strategy
 from onebasin.match.stream import circuit_cross
 from onebasin.match.units import solve_units
+from onebasin.moving.latents import LATENTS, CayleyChart, Chart
 from onebasin.papers.matching import METRICS, circuit_emphasis, leaf_emphasis, p1_code_cross
 from onebasin.papers.options import PaperLearning, PaperMatching
 from onebasin.papers.permutations import PERMUTING, Reassignment, Soft, StraightThrough

@@ -29,10 +29,10 @@ from torch import Tensor, nn
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.families import Rep
-from onebasin.learn.coordinates import Moves
-from onebasin.learn.stacks import Gains, Stack, role, stacks
 from onebasin.maps import Map
 from onebasin.maps.indexed import along
+from onebasin.moving.coordinates import Moves
+from onebasin.moving.stacks import Gains, Stack, role, stacks
 from onebasin.spec import Leaf, ModelSpec
 from onebasin.spec.leaves import View, letters
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
-from onebasin.learn.blocks import Block, Where
 from onebasin.linalg import mixture, running_shares
+from onebasin.moving.blocks import Block, Where
 from onebasin.tasks.losses import chances, losses_of
 from onebasin.tasks.task import IGNORED
 

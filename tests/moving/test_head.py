@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from helpers.learning import F64, objective, share
-from onebasin.learn import head
+from onebasin.moving import head
 
 LMS = pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM", "GPTNeoXForCausalLM"])
 FEW, MANY = 3 * 17, 2**26  # logits: of three tokens, or of all

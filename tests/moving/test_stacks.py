@@ -5,7 +5,7 @@ from __future__ import annotations
 from helpers.learning import open_pair
 from onebasin import Alignment
 from onebasin.ensemble.ensemble import Ensemble
-from onebasin.learn.stacks import group_of, role, stacks
+from onebasin.moving.stacks import group_of, role, stacks
 
 
 def test_roles_and_groups(root):

@@ -1,7 +1,7 @@
 """A stock model that is run at any place between the frozen models, and its loss there.
 
 A small model is one block: all its layers are moved at once, and on a GPU all of a step is compiled.
-`onebasin.learn.in_blocks` runs large ones.
+`onebasin.moving.in_blocks` runs large ones.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from transformers import PreTrainedModel
 
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.checkpoint.stock import stock_model
-from onebasin.learn.blocks import Block, Frozen, Where, table_of
-from onebasin.learn.head import Taught
-from onebasin.learn.options import LearnedMatching
 from onebasin.linalg import mixture, running_shares
+from onebasin.moving.blocks import Block, Frozen, Where, table_of
+from onebasin.moving.head import Taught
 from onebasin.paths.circuit import circuit_model
 from onebasin.tasks import Measure
 from onebasin.tasks.losses import believed, mean, said, scores
@@ -74,8 +73,8 @@ class Ready(Where):
 class Whole(Running):
     """A small model as one block; `tokens` is how many of them a batch has: a longer table is not moved as a whole."""
 
-    def __init__(self, frozen: Frozen, options: LearnedMatching, loss: Measure | None, tokens: int) -> None:
-        super().__init__(model_of(frozen.forms, options, frozen.dtype), loss)
+    def __init__(self, frozen: Frozen, loss: Measure | None, tokens: int) -> None:
+        super().__init__(model_of(frozen, frozen.dtype), loss)
         self.table = None
         if tokens:
             table = table_of(frozen, self.model, self.model.get_input_embeddings())  # type: ignore[operator]
@@ -105,18 +104,18 @@ class Whole(Running):
 
 
 def model_of(
-    forms: Sequence[Checkpoint], options: LearnedMatching, dtype: torch.dtype,
-    stock: Callable[[Checkpoint, torch.dtype], nn.Module] = stock_model,
-) -> nn.Module:  # fmt: skip
+    frozen: Frozen, dtype: torch.dtype, stock: Callable[[Checkpoint, torch.dtype], nn.Module] = stock_model
+) -> nn.Module:
     """The module to call: stock, or with circuits; in training mode only where something depends on that."""
-    if not options.dropout:
+    forms = frozen.forms
+    if not frozen.dropout:
         rates = transformers_config(forms[0].config).to_dict()
         still = {name: 0.0 for name, x in rates.items() if "drop" in name and isinstance(x, float)}
         forms = [replace(form, config={**form.config, **still}) for form in forms]
-    model = circuit_model(forms, dtype) if options.path == "circuit" else stock(forms[0], dtype)
+    model = circuit_model(forms, dtype) if frozen.circuits else stock(forms[0], dtype)
     for module in model.modules():
         if isinstance(module, PreTrainedModel):
             module.config.use_cache = False  # keys of a first pass would be seen again by one that goes back
         if isinstance(module, nn.Embedding):
             module.padding_idx = None  # it only keeps the gradient from a row that the maps move like any other
-    return model.train(options.dropout)
+    return model.train(frozen.dropout)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from onebasin.alignment import Alignment
-from onebasin.learn.latents import Latent
-from onebasin.learn.stacks import Gains, stacks
 from onebasin.maps import Map
+from onebasin.moving.latents import Latent
+from onebasin.moving.stacks import Gains, stacks
 from onebasin.spec import ModelSpec
 
 SCALE, GAINS = "scale", "gains"

@@ -12,10 +12,10 @@ from torch.autograd import gradcheck
 from helpers.latents import ROTATIONS, SIZE, double, make, random
 from onebasin import families as fam
 from onebasin.families import Rep
-from onebasin.learn import latents
-from onebasin.learn.latents import LATENTS, CayleyChart, Gauge
 from onebasin.linalg import cayley, centred, expm, skew
 from onebasin.maps import map_of
+from onebasin.moving import latents
+from onebasin.moving.latents import LATENTS, CayleyChart, Gauge
 from onebasin.papers.strategies import exponential_chart, polar_chart
 
 CHARTED = (fam.ORTHOGONAL, fam.ORTHOGONAL_ONES, fam.INVERTIBLE)

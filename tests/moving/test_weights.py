@@ -7,9 +7,9 @@ import torch
 
 from helpers.pairs import CLASSES, open_random
 from onebasin import Alignment, canonicalize, transport
-from onebasin.learn.coordinates import Moves
-from onebasin.learn.stacks import stacks
-from onebasin.learn.weights import Grouping, Weights
+from onebasin.moving.coordinates import Moves
+from onebasin.moving.stacks import stacks
+from onebasin.moving.weights import Grouping, Weights
 
 STORED = "gemma3_text", "gptj", "olmo2", "phi3", "llama"  # less one, in turns, over all heads, in rows, plainly
 

@@ -20,9 +20,9 @@ from torch.utils.checkpoint import checkpoint
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.stock import keeping_float64, source_key
-from onebasin.learn.coordinates import Moves
-from onebasin.learn.weights import Group, Grouping, Kept, Weights
 from onebasin.linalg import mixture, running_shares
+from onebasin.moving.coordinates import Moves
+from onebasin.moving.weights import Group, Grouping, Kept, Weights
 from onebasin.paths.circuit import Apart, Joined
 from onebasin.spec import ModelSpec
 
@@ -42,7 +42,8 @@ class Frozen:
     """What blocks are made of: canonical forms, those from number `still` on learn; tensors are handed out in `dtype`.
 
     `kept` says in which type a tensor rests; `narrow` is a smaller type to run modules in.  Blocks that are `again` are
-    computed again going back; with `random` as they were, dropout included.
+    computed again going back; with `dropout` as they were.  With `circuits` the products inside heads are between the
+    models, not their factors.
     """
 
     forms: Sequence[Checkpoint]
@@ -52,7 +53,8 @@ class Frozen:
     kept: Kept
     narrow: torch.dtype | None = None
     again: bool = False
-    random: bool = False
+    dropout: bool = False
+    circuits: bool = False
 
     def weights(self, keys: Iterable[str]) -> nn.ModuleList:
         """The tensors `keys` of every model."""
@@ -68,7 +70,7 @@ class Block(nn.Module):
     def __init__(self, frozen: Frozen, model: nn.Module, name: str, without: str | None = None) -> None:
         super().__init__()
         module, front = model.get_submodule(name), f"{name}." if name else ""
-        self.again, self.random, self.narrow = frozen.again, frozen.random, frozen.narrow
+        self.again, self.dropout, self.narrow = frozen.again, frozen.dropout, frozen.narrow
         self.name, self.run_as = name, next((p.dtype for p in module.parameters()), frozen.dtype)
         sources = _sources(model, frozen.grouping.spec, front)
         sources = {own: source for own, source in sources.items() if front + own != without}
@@ -102,7 +104,7 @@ class Block(nn.Module):
         """What the module makes of its inputs at λ."""
         if not self.again or not torch.is_grad_enabled():
             return self._run(where, *args, **kwargs)
-        return checkpoint(self._run, where, *args, use_reentrant=False, preserve_rng_state=self.random, **kwargs)
+        return checkpoint(self._run, where, *args, use_reentrant=False, preserve_rng_state=self.dropout, **kwargs)
 
     def _run(self, where: Where, *args: Any, **kwargs: Any) -> Any:
         exact = self.again and self.run_as == torch.float64  # going back happens outside of the model's forward pass

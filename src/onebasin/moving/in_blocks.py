@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from onebasin.checkpoint.dtypes import torch_dtype
 from onebasin.checkpoint.streamed import weightless_model
-from onebasin.learn.blocks import Block, Frozen, Where, block_names, table_of
-from onebasin.learn.head import Head, Taught, head_of
-from onebasin.learn.options import LearnedMatching
-from onebasin.learn.running import Given, Running, model_of
-from onebasin.learn.weights import Kept
+from onebasin.moving.blocks import Block, Frozen, Where, block_names, table_of
+from onebasin.moving.head import Head, Taught, head_of
+from onebasin.moving.running import Given, Running, model_of
+from onebasin.moving.weights import Kept
 from onebasin.processes.world import World
 from onebasin.tasks import Measure
 from onebasin.tasks.losses import attended
@@ -36,10 +35,9 @@ class InBlocks(Running):
     """Every block of the model makes its own weights; numbers flow through it in `dtype`."""
 
     def __init__(
-        self, frozen: Frozen, options: LearnedMatching, loss: Measure | None, dtype: torch.dtype,
-        device: torch.device, world: World,
-    ) -> None:  # fmt: skip
-        super().__init__(model_of(frozen.forms, options, dtype, weightless_model), loss)
+        self, frozen: Frozen, loss: Measure | None, dtype: torch.dtype, device: torch.device, world: World
+    ) -> None:
+        super().__init__(model_of(frozen, dtype, weightless_model), loss)
         emptied(self.model, device)
         self.dtype, self.blocks = dtype, nn.ModuleList()
         self._where: Where | None = None
