@@ -1,7 +1,8 @@
 """Weight matching at size: time and memory of `onebasin align --method weight`, on random and on planted pairs.
 
-    python benchmarks/run.py large                              all of SIZES that fit this machine
-    ONEBASIN_SIZES=0.13B,1.4B python benchmarks/run.py large    only these
+    python benchmarks/run.py large                              all of SIZES
+    ONEBASIN_SIZES=0.13B,1.4B python benchmarks/run.py large    only these; the others stay in the result as they are
+    ONEBASIN_PAIRS=planted,16GB python benchmarks/run.py large  only these pairs; 16GB is a random one with so much GPU
 
 Models are random, of the shapes of real ones, stored in bfloat16.  A planted B is A moved by a random symmetry in every
 space (inside heads of condition at most 4): what comes back is compared with what the known inverse gives on the same
@@ -22,6 +23,7 @@ from typing import Any
 
 NEEDS: tuple[Path, ...] = ()
 TINY = bool(os.environ.get("ONEBASIN_TINY"))
+RESULT = Path(__file__).parent / "results" / "large.json"
 LLAMA = {"model_type": "llama", "vocab_size": 32000, "max_position_embeddings": 2048, "tie_word_embeddings": False}
 NEOX = {"model_type": "gpt_neox", "vocab_size": 50304, "max_position_embeddings": 2048, "tie_word_embeddings": False}
 SIZES: dict[str, dict[str, Any]] = {
@@ -68,12 +70,15 @@ print(json.dumps({"exit": code, "seconds": round(seconds, 1), "host GB": round(p
 
 
 def measure() -> dict[str, Any]:
-    """One size after the other; what is done is printed at once, for a run that is cut short."""
+    """One size after the other; what this run leaves out is kept from the one before."""
     wanted = os.environ.get("ONEBASIN_SIZES", ",".join(SIZES)).split(",")
+    pairs = os.environ.get("ONEBASIN_PAIRS", "random,planted").split(",")
     found: dict[str, Any] = {"device": device(), "sweeps": 5}
+    earlier = json.loads(RESULT.read_text())["results"] if RESULT.exists() else {}
+    if earlier.get("device") == found["device"]:
+        found = earlier
     for name in wanted:
-        found[name] = measure_size(name)
-        print(json.dumps({name: found[name]}), file=sys.stderr, flush=True)
+        found[name] = {**found.get(name, {}), **measure_size(name, pairs)}
     return found
 
 
@@ -83,23 +88,26 @@ def device() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
 
 
-def measure_size(name: str) -> dict[str, Any]:
-    """A random pair, then a planted one."""
+def measure_size(name: str, pairs: list[str]) -> dict[str, Any]:
+    """The pairs, each printed at once, for a run that is cut short."""
     config = small(SIZES[name]) if TINY else SIZES[name]
     with tempfile.TemporaryDirectory(prefix="onebasin-large-") as folder:
         a, b, out = (Path(folder, x) for x in ("a", "b", "out"))
         Path(folder, "tiny").mkdir()
         for seed, side in enumerate("ab"):
             write_random(Path(folder, "tiny", side), small(SIZES[name]), seed=seed)
-        parameters = write_random(a, config, seed=0)
-        write_random(b, config, seed=1)
-        found: dict[str, Any] = {"parameters": parameters, "random": align(a, b, out)}
-        for memory in os.environ.get("ONEBASIN_MEMORY", "").split():
+        found: dict[str, Any] = {"parameters": write_random(a, config, seed=0)}
+        for pair in pairs:
             shutil.rmtree(out, ignore_errors=True)
-            found[f"random, {memory}"] = align(a, b, out, "--set", f"memory.gpu={memory}")
-        shutil.rmtree(b)
-        shutil.rmtree(out, ignore_errors=True)
-        found["planted"] = planted(a, b, out)
+            if pair == "planted":
+                shutil.rmtree(b, ignore_errors=True)
+                found[pair] = planted(a, b, out)
+            else:
+                if not b.exists():
+                    write_random(b, config, seed=1)
+                more = () if pair == "random" else ("--memory", f"gpu={pair},host={pair}")
+                found[pair if pair == "random" else f"random, {pair}"] = align(a, b, out, *more)
+            print(json.dumps({name: found}), file=sys.stderr, flush=True)
         return found
 
 
@@ -137,20 +145,8 @@ def write_random(folder: Path, config: dict[str, Any], seed: int) -> int:
 
 def align(a: Path, b: Path, out: Path, *more: str) -> dict[str, Any]:
     """The command in a process of its own: seconds, memory, and what its certificate says."""
-    command = [
-        sys.executable,
-        "-c",
-        CHILD,
-        str(a.parent / "tiny"),
-        "align",
-        str(a),
-        str(b),
-        "-o",
-        str(out),
-        *OPTIONS,
-        "--quiet",
-        *more,
-    ]
+    given = [str(a.parent / "tiny"), "align", str(a), str(b), "-o", str(out), *OPTIONS, "--quiet", *more]
+    command = [sys.executable, "-c", CHILD, *given]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"failed": done.stderr[-2000:]}

@@ -24,7 +24,7 @@ from onebasin.tasks import CLASSIFICATION, LANGUAGE
 from onebasin.tasks.task import head_of
 
 F64 = torch.float64
-SHAPES = {"RoFormerForSequenceClassification": 6}  # with 5 it is a decoder that reads the first token: no attention
+SHAPES = {"RoFormerForSequenceClassification": 9}  # with 5 it is a decoder that reads the first token: no attention
 SHARE = torch.tensor([0.6, 0.4], dtype=F64)
 
 
