@@ -47,7 +47,7 @@ class Memory(Options):
         given = self._given("gpu")
         if given is not None and device.type == "cuda":
             total = torch.cuda.get_device_properties(device).total_memory
-            torch.cuda.set_per_process_memory_fraction(min(given / total, 1.0), device)
+            torch.cuda.set_per_process_memory_fraction(min(given / total, 1.0), device.index or 0)
 
 
 def free(device: torch.device) -> float:
