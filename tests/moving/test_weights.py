@@ -8,8 +8,9 @@ import torch
 from helpers.pairs import CLASSES, open_random
 from onebasin import Alignment, canonicalize, transport
 from onebasin.moving.coordinates import Moves
+from onebasin.moving.layout import Grouping
 from onebasin.moving.stacks import stacks
-from onebasin.moving.weights import Grouping, Weights
+from onebasin.moving.weights import Weights
 
 STORED = "gemma3_text", "gptj", "olmo2", "phi3", "llama"  # less one, in turns, over all heads, in rows, plainly
 

@@ -25,9 +25,10 @@ from onebasin.moving.blocks import Frozen, Where
 from onebasin.moving.coordinates import STILL, Coordinates
 from onebasin.moving.head import Taught
 from onebasin.moving.in_blocks import InBlocks, resting_in
+from onebasin.moving.layout import Grouping
+from onebasin.moving.making import Makings
 from onebasin.moving.running import Running, Whole
 from onebasin.moving.stacks import free_gains
-from onebasin.moving.weights import Grouping
 from onebasin.processes.world import World
 from onebasin.tasks import IGNORED, LANGUAGE, Measure
 from onebasin.tasks.losses import options_of
@@ -72,6 +73,7 @@ class Objective(nn.Module):
         frozen = Frozen(
             forms, grouping, still, dtype, kept, half, again=self.blocks, dropout=options.dropout,
             circuits=options.path == "circuit",
+            makings=Makings(compiled=self.blocks and options.compiles(torch.device(device).type)),
         )  # fmt: skip
         self.running: Running
         if self.blocks:

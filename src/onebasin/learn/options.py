@@ -79,6 +79,10 @@ class LearnedMatching(Options):
             step = "leave gains out, or take the factor path"
             raise BadRecipe("learn cannot hold gains on the circuit path", found="path circuit", next_step=step)
 
+    def compiles(self, device: str) -> bool:
+        """Whether steps on this kind of device are compiled."""
+        return self.compile != "off" and device == "cuda"
+
     def by_blocks(self, spec: ModelSpec) -> bool:
         """Whether models of this table are run block by block, with activations computed again going back."""
         return self.checkpointing or sum(map(prod, spec.keys.values())) > LARGE

@@ -115,12 +115,12 @@ def widest(device: torch.device) -> torch.dtype:
 def backward_pass(objective: Objective, options: LearnedMatching, device: torch.device) -> Callable[..., Tensor]:
     """A function of (inputs, target, λ, part) that adds to the gradients and returns the loss; compiled if asked for.
 
-    `part` is how much this process counts beside the others; None for one alone.
+    `part` is how much this process counts beside the others; None for one alone.  Blocks compile what makes them.
     """
     forward: Callable[..., Tensor] = objective
-    if options.compile != "off" and device.type == "cuda" and not objective.blocks:
+    if options.compiles(device.type):
         torch.compiler.reset()  # what was compiled for other objectives would count against the limit of recompilations
-        forward = torch.compile(objective, dynamic=False)
+        forward = objective if objective.blocks else torch.compile(objective, dynamic=False)
 
     def both(inputs: Tensors, target: Any, share: Tensor, part: Tensor | None) -> Tensor:
         loss = forward(inputs, target, share)

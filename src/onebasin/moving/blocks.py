@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,11 +22,11 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.stock import keeping_float64, source_key
 from onebasin.linalg import mixture, running_shares
 from onebasin.moving.coordinates import Moves
-from onebasin.moving.weights import Group, Grouping, Kept, Weights
+from onebasin.moving.layout import Group, Grouping
+from onebasin.moving.making import BETWEEN, Making, Makings
+from onebasin.moving.weights import Kept, Weights
 from onebasin.paths.circuit import Apart, Joined
 from onebasin.spec import ModelSpec
-
-BETWEEN = -1  # in place of the number of a model
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Frozen:
     again: bool = False
     dropout: bool = False
     circuits: bool = False
+    makings: Makings = field(default_factory=Makings)
 
     def weights(self, keys: Iterable[str]) -> nn.ModuleList:
         """The tensors `keys` of every model."""
@@ -75,16 +76,20 @@ class Block(nn.Module):
         sources = _sources(model, frozen.grouping.spec, front)
         sources = {own: source for own, source in sources.items() if front + own != without}
         self.ends = frozen.weights(key for _, key in sources.values())
-        self.places = self._places(sources)
+        self.names, places = tuple(sources), tuple(self._places(sources).values())
+        layouts = tuple(tuple(end.layouts) for end in self._weights)
+        self.shared = frozen.makings.share(Making(layouts, places, frozen.dtype, self.run_as))
         self.shares = [f"{own}.share" for own, x in module.named_modules() if isinstance(x, Joined)]
         self._module = (Original(module),)  # not a submodule: it has no weights of its own
 
     @property
+    def _weights(self) -> list[Weights]:
+        return [end for end in self.ends if isinstance(end, Weights)]
+
+    @property
     def groups(self) -> list[Group]:
         """What its tensors are, the same in every model."""
-        first = self.ends[0]
-        assert isinstance(first, Weights)
-        return first.groups
+        return self._weights[0].groups
 
     def _places(self, sources: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, int, int]]:
         """Where each parameter comes from: which model or BETWEEN them, which group, which row of it."""
@@ -93,12 +98,9 @@ class Block(nn.Module):
 
     def theta(self, where: Where) -> dict[str, Tensor]:
         """θ(λ) by the module's own names, with what else of it depends on λ."""
-        ends = [end(moves) for end, moves in zip(self.ends, where.moves, strict=True)]
-        shares = running_shares(where.share)
-        between = {i: mixture([end[i] for end in ends], shares) for i in ends[0]}
-        rows = [{i: x.unbind(0) for i, x in tensors.items()} for tensors in (*ends, between)]
-        named = {own: rows[end][i][row].to(self.run_as) for own, (end, i, row) in self.places.items()}
-        return {**named, **dict.fromkeys(self.shares, where.share)}
+        given = [end.given(moves) for end, moves in zip(self._weights, where.moves, strict=True)]
+        made = self.shared.make(given, running_shares(where.share))
+        return {**dict(zip(self.names, made, strict=True)), **dict.fromkeys(self.shares, where.share)}
 
     def forward(self, where: Where, *args: Any, **kwargs: Any) -> Any:
         """What the module makes of its inputs at λ."""
@@ -133,7 +135,7 @@ class Table(Block):
     @property
     def length(self) -> int:
         """How many rows it has."""
-        return self.groups[0].length
+        return self.groups[0].layout.length
 
     @property
     def able(self) -> bool:

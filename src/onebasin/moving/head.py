@@ -43,7 +43,7 @@ class Head(Block):
 
     @property
     def classes(self) -> int:
-        return self.groups[0].length
+        return self.groups[0].layout.length
 
     def forward(self, where: Where, states: Tensor, target: Tensor | Taught | None = None, **more: Any) -> Any:
         """The logits; with a target, labels or what teachers say, the mean loss."""
