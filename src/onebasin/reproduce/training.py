@@ -1,0 +1,218 @@
+"""Several small models of one shape, trained side by side: one program whose tensors have one more axis.
+
+A small model leaves a GPU idle between kernels; with `torch.func.vmap` six of them take hardly longer than one.  On a
+CPU they take turns, which is quicker there.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.functional import cross_entropy, linear
+from transformers import PreTrainedModel
+
+from onebasin.methods.method import Tick
+from onebasin.reproduce.data import Tensors, normalised
+from onebasin.reproduce.plan import Course
+from onebasin.tasks import crop_and_flip
+
+WARM_UP, CLIP = 0.05, 1.0  # share of the steps; largest norm of the gradient
+GREY = (0.299, 0.587, 0.114)
+HELD = 64  # windows of the validation text
+Batch = tuple[dict[str, Tensor], Tensor]  # inputs and labels, (models, samples, ...)
+
+
+class SideBySide:
+    """Models of one shape with their parameters stacked; called with stacked inputs, it gives the loss of each."""
+
+    def __init__(self, models: Sequence[PreTrainedModel], device: torch.device) -> None:
+        for model in models:
+            model.to(device).train()
+            model.set_attn_implementation("eager")  # the others have no rule for one more axis
+        _cut_patches(models[0])
+        self.models, self.device = list(models), device
+        stacked, self.buffers = stack_module_state(self.models)
+        self.stacked = {name: x.detach().requires_grad_() for name, x in stacked.items()}
+        self.flat = {name for name, x in models[0].named_parameters() if x.ndim < 2}
+        together = vmap(self._loss, randomness="different")
+        self._losses: Callable[..., Tensor] = self._in_turn if device.type == "cpu" else together
+        self._compiled: Callable[..., Tensor] | None = None
+        if device.type == "cuda":
+            self._compiled = torch.compile(self._losses)
+
+    def _loss(self, parameters: Tensors, buffers: Tensors, inputs: Tensors, labels: Tensor) -> Tensor:
+        extra = {"use_cache": False} if "input_ids" in inputs else {}
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            logits = functional_call(self.models[0], (parameters, buffers), (), {**inputs, **extra}).logits
+        return cross_entropy(logits.flatten(0, -2).float(), labels.flatten())
+
+    def _in_turn(self, *stacked: Any) -> Tensor:
+        return torch.stack([self._loss(*_nth(stacked, i)) for i in range(len(self.models))])
+
+    def backward(self, inputs: Tensors, labels: Tensor) -> Tensor:
+        """The loss of each model, with its gradients; compiled on a GPU, unless the compiler fails."""
+        if self._compiled is not None:
+            try:
+                return self._backward(self._compiled, inputs, labels)
+            except Exception as error:  # noqa: BLE001  whatever a compiler raises, the plain way is left
+                warnings.warn(f"models train without the compiler: {type(error).__name__}", stacklevel=2)
+                self._compiled = None
+        return self._backward(self._losses, inputs, labels)
+
+    def _backward(self, losses: Callable[..., Tensor], inputs: Tensors, labels: Tensor) -> Tensor:
+        for x in self.stacked.values():
+            x.grad = None
+        found = losses(self.stacked, self.buffers, inputs, labels)
+        found.sum().backward()  # type: ignore[no-untyped-call]
+        return found.detach()
+
+    @torch.no_grad()
+    def clip(self) -> None:
+        """Cut the gradient of every model to norm CLIP, each by itself."""
+        grads = [x.grad for x in self.stacked.values() if x.grad is not None]
+        norms = torch.stack([x.flatten(1).float().square().sum(1) for x in grads]).sum(0).sqrt()
+        factors = (CLIP / norms.clamp_min(1e-12)).clamp_max(1.0)
+        for x in grads:
+            x.mul_(factors.view(-1, *[1] * (x.ndim - 1)).to(x.dtype))
+
+    @torch.no_grad()
+    def validate(self, batches: Sequence[Batch]) -> Tensor:
+        """The mean loss of every model, without dropout."""
+        self.models[0].eval()
+        found = torch.stack([self._losses(self.stacked, self.buffers, *batch) for batch in batches]).mean(0)
+        self.models[0].train()
+        return found.cpu()
+
+    def copies(self) -> Tensors:
+        return {name: x.detach().clone() for name, x in self.stacked.items()}
+
+    def apart(self, stacked: Tensors | None = None) -> list[PreTrainedModel]:
+        """The models, each with its own parameters again."""
+        for conv in self.models[0].modules():
+            vars(conv).pop("forward", None)
+        for i, model in enumerate(self.models):
+            own = dict(model.named_parameters())
+            with torch.no_grad():
+                for name, x in (stacked or self.stacked).items():
+                    own[name].copy_(x[i])
+            model.cpu().eval().set_attn_implementation("sdpa")
+        return self.models
+
+
+def _nth(stacked: Any, i: int) -> Any:
+    """Of everything that is stacked, the part of model i."""
+    if isinstance(stacked, Tensor):
+        return stacked[i]
+    return {key: x[i] for key, x in stacked.items()} if isinstance(stacked, dict) else [_nth(x, i) for x in stacked]
+
+
+def _cut_patches(model: PreTrainedModel) -> None:
+    """Convolutions over patches side by side as the products they are: several at once would be slow otherwise."""
+    for conv in model.modules():
+        if isinstance(conv, nn.Conv2d) and conv.kernel_size == conv.stride:
+            conv.forward = partial(_product, conv)  # type: ignore[method-assign]
+
+
+def _product(conv: nn.Conv2d, x: Tensor) -> Tensor:
+    (n, c, h, w), (p, q) = x.shape, conv.kernel_size
+    patches = x.reshape(n, c, h // p, p, w // q, q).permute(0, 2, 4, 1, 3, 5).flatten(3)
+    return linear(patches, conv.weight.flatten(1), conv.bias).permute(0, 3, 1, 2)
+
+
+def train(
+    models: Sequence[PreTrainedModel], data: Tensors, length: int | None, course: Course, seeds: Sequence[int],
+    device: torch.device, tick: Tick,
+) -> list[PreTrainedModel]:  # fmt: skip
+    """Train them all; the weights of `models` are where they begin, and each seed orders the data its own way."""
+    side = SideBySide(models, device)
+    optimizer = _optimizer(side, course)
+    batches = _batches(data, length, course.batch, seeds, device)
+    held = list(_held(data, length, len(seeds), device)) if course.patience else []
+    best, kept, stale = torch.full((len(seeds),), math.inf), side.copies(), torch.zeros(len(seeds))
+    for step in range(course.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = course.lr * rate(step, course.steps)
+        losses = side.backward(*next(batches))
+        side.clip()
+        optimizer.step()
+        if step % 50 == 0 or step + 1 == course.steps:
+            tick(f"training, loss {float(losses.mean()):.3f}", step + 1, course.steps)
+        if held and (step + 1) % course.eval_every == 0:
+            now = side.validate(held)
+            better = (now < best) & (stale < course.patience)
+            for name, x in side.stacked.items():
+                kept[name][better.to(device)] = x.detach()[better.to(device)]
+            best, stale = torch.where(better, now, best), torch.where(better, 0, stale + 1)
+            if (stale >= course.patience).all():
+                break
+    return side.apart(kept if held else None)
+
+
+def rate(step: int, steps: int) -> float:
+    """Linear warm-up, then a half cosine down to nothing."""
+    return min(1.0, (step + 1) / (WARM_UP * steps)) * (1 + math.cos(math.pi * step / steps)) / 2
+
+
+def _optimizer(side: SideBySide, course: Course) -> torch.optim.Optimizer:
+    """Adam with an L2 term spares vectors (norms and biases), which it would pull to nothing."""
+    fused = side.device.type == "cuda"
+    if course.optimizer == "adamw":
+        return torch.optim.AdamW(side.stacked.values(), lr=course.lr, weight_decay=course.decay, fused=fused)
+    spared = [x for name, x in side.stacked.items() if name in side.flat]
+    others = [x for name, x in side.stacked.items() if name not in side.flat]
+    groups: list[dict[str, Any]] = [{"params": others, "weight_decay": course.decay}, {"params": spared}]
+    return torch.optim.Adam(groups, lr=course.lr, fused=fused)
+
+
+def _batches(
+    data: Tensors, length: int | None, size: int, seeds: Sequence[int], device: torch.device
+) -> Iterator[Batch]:
+    orders = [Generator().manual_seed(seed) for seed in seeds]
+    if "train.ids" in data:
+        ids, window = data["train.ids"].to(device), torch.arange((length or 0) + 1, device=device)
+        while True:
+            starts = torch.stack([torch.randint(len(ids) - len(window), (size,), generator=g) for g in orders])
+            yield _window(ids, starts.to(device), window)
+    pixels, labels = data["train.pixels"].to(device), data["train.labels"].to(device)
+    drawn = Generator(device).manual_seed(seeds[0])
+    while True:
+        epochs = torch.stack([torch.randperm(len(labels), generator=g) for g in orders]).to(device)
+        for rows in epochs[:, : len(labels) // size * size].split(size, 1):
+            augmented = jitter(crop_and_flip(pixels[rows.flatten()] / 255, drawn), drawn)
+            yield {"pixel_values": normalised(augmented).unflatten(0, rows.shape)}, labels[rows]
+
+
+def _held(data: Tensors, length: int | None, models: int, device: torch.device) -> Iterator[Batch]:
+    """Windows of the validation text, side by side, the same for every model."""
+    ids, window = data["valid.ids"].to(device), torch.arange((length or 0) + 1, device=device)
+    count = min(HELD, len(ids) // len(window))
+    starts = torch.arange(count, device=device) * ((len(ids) - len(window)) // count)
+    for part in starts.split(16):
+        yield _window(ids, part.expand(models, -1), window)
+
+
+def _window(ids: Tensor, starts: Tensor, window: Tensor) -> Batch:
+    found = ids[starts[..., None] + window].long()
+    return {"input_ids": found[..., :-1]}, found[..., 1:].contiguous()
+
+
+def jitter(pixels: Tensor, generator: Generator) -> Tensor:
+    """Brightness, contrast, saturation: away from black, from the mean grey, from the grey picture, or towards it."""
+
+    def grey(x: Tensor) -> Tensor:
+        return (x * torch.tensor(GREY, device=x.device)[:, None, None]).sum(1, keepdim=True)
+
+    centres: tuple[Callable[[Tensor], Tensor], ...] = (
+        torch.zeros_like, lambda x: grey(x).mean((2, 3), keepdim=True), grey,
+    )  # fmt: skip
+    for centre in centres:
+        factor = 0.6 + 0.8 * torch.rand(len(pixels), 1, 1, 1, generator=generator, device=pixels.device)
+        pixels = torch.lerp(centre(pixels), pixels, factor).clamp(0, 1)
+    return pixels
