@@ -14,7 +14,7 @@ from onebasin.errors import OnebasinError
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which table or figure; --list has them.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which table or figure; see --list.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder; parts of it that an earlier run finished are kept.")
     ] = None,
@@ -46,7 +46,9 @@ def reproduce(
                     left=("name", "what it is"))  # fmt: skip
         return
     if name is None or out is None:
-        raise OnebasinError("reproduce needs a name and a folder", next_step="onebasin reproduce NAME -o OUT, or --list")
+        raise OnebasinError(
+            "reproduce needs a name and a folder", next_step="onebasin reproduce NAME -o OUT, or --list"
+        )
     entry = entry_of(name, budget)
     with watch(Watching(quiet, verbose, log_file)) as (watched, _):
         watched.tick("loading torch and transformers")

@@ -117,7 +117,8 @@ def _cifar10(folder: Path) -> Tensors:
     files = (io.BytesIO(header + scans[a:b] + JPEG_END) for a, b in zip(starts, ends.tolist(), strict=True))
     pixels = torch.from_numpy(np.stack([np.asarray(Image.open(x, formats=("JPEG",))) for x in files]))
     for split, part in (("train", slice(train)), ("test", slice(train, None))):
-        found[f"{split}.pixels"], found[f"{split}.labels"] = pixels[part].permute(0, 3, 1, 2), torch.tensor(labels[part])
+        found[f"{split}.pixels"] = pixels[part].permute(0, 3, 1, 2)
+        found[f"{split}.labels"] = torch.from_numpy(labels[part])
     return found
 
 

@@ -1,4 +1,4 @@
-"""What lies in the output folder, and whether it can be used again: every part is whole, with its settings beside it."""
+"""What lies in the output folder, and whether it can be used again: every part is whole, beside its settings."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 import transformers
 from torch import nn
 from transformers import PreTrainedModel
@@ -59,7 +60,12 @@ def _neox(
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}, rotary_pct=1.0,
         hidden_dropout=dropout, attention_dropout=dropout, **BYTES,
     )  # fmt: skip
-    return transformers.GPTNeoXForCausalLM(config)
+    made = transformers.GPTNeoXForCausalLM(config)
+    with torch.no_grad():
+        for name, x in made.named_parameters():
+            if name.endswith(("attention.dense.weight", "dense_4h_to_h.weight")):
+                x /= (2 * layers) ** 0.5  # as GPT-2 begins
+    return made
 
 
 def _llama(

@@ -1,4 +1,4 @@
-"""Second paper: part of a trained model is drawn again and trained anew, three times; are the copies connected?
+"""Second paper: part of a trained model is drawn again and trained anew, three times: are the copies connected.
 
 Learned positions (APE) against rotary ones (RoPE), everything else equal.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from onebasin.reproduce.plan import NAIVE, Course, Entry, Plan, Published, Row, Training
+from onebasin.reproduce.plan import NAIVE, Course, Entry, Member, Plan, Published, Row, Training
 
 PROTOCOLS = ("first attention", "all attention", "first layer", "everything")
 POSITIONS = {"APE": "gpt2", "RoPE": "neox"}
@@ -17,9 +17,14 @@ SIZES: dict[str, dict[str, Any]] = {
     "small": {"width": 192, "layers": 4, "heads": 6, "inner": 768, "length": 256},
     "paper": {"width": 768, "layers": 12, "heads": 12, "inner": 3072, "length": 256},
 }
-COURSES = {
+BASES = {
     "tiny": Course(150, 32, 3e-3, 0.01),
     "small": Course(2500, 64, 1e-3, 0.1),
+    "paper": Course(60_000, 24, 2.5e-4, 0.01),
+}
+COPIES = {
+    "tiny": Course(60, 32, 3e-3, 0.01),
+    "small": Course(1500, 64, 1e-3, 0.1),
     "paper": Course(60_000, 24, 2.5e-4, 0.01),
 }
 DATA = {"tiny": "python", "small": "wikitext2", "paper": "wikitext2"}
@@ -34,20 +39,23 @@ MATCHED: dict[str, dict[str, Any]] = {  # only what was drawn again has moved
 def plan(budget: str, seeds: int) -> Plan:
     """One base for each kind of positions; `seeds` copies of each protocol, all pairs of them."""
     trainings, rows = [], []
-    course, data = COURSES[budget], DATA[budget]
+    data = DATA[budget]
     few = {"samples": 64 if budget == "tiny" else 500, "train_samples": 64, "points": 5 if budget == "tiny" else 25}
     for positions, kind in POSITIONS.items():
-        model = {"kind": kind, **SIZES[budget]}
-        base = f"{kind}-base"
-        trainings.append(Training(base, model, data, course, (0,)))
+        model, base = {"kind": kind, **SIZES[budget]}, f"{kind}-base"
+        trainings.append(Training(model, data, BASES[budget], (Member(base, 0),)))
+        copies = {
+            protocol: [Member(f"{kind}-{protocol.replace(' ', '-')}-{seed}", seed, protocol)
+                       for seed in range(1, seeds + 1)]
+            for protocol in PROTOCOLS
+        }  # fmt: skip
+        together = tuple(member for each in copies.values() for member in each)
+        trainings.append(Training(model, data, COPIES[budget], together, base))
         for protocol in PROTOCOLS:
-            name = f"{kind}-{protocol.replace(' ', '-')}"
-            copies = tuple(range(1, seeds + 1))
-            trainings.append(Training(name, model, data, course, copies, f"{base}-0", protocol))
             for label, method in (("naive", NAIVE), ("matched", {"method": "weight", "weight": MATCHED[protocol]})):
-                for a, b in combinations(copies, 2):
-                    pair = f"{name}-{a}", f"{name}-{b}"
-                    rows.append(Row(f"{positions}, {protocol}", label, pair, data, method, ("factor",), **few))
+                for a, b in combinations(copies[protocol], 2):
+                    group, pair = f"{positions}, {protocol}", (a.name, b.name)
+                    rows.append(Row(group, label, pair, data, method, ("factor",), **few))
     return Plan(tuple(trainings), tuple(rows))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onebasin.reproduce.plan import Course, Entry, Plan, Published, Row, Training, pairs
+from onebasin.reproduce.plan import Course, Entry, Plan, Published, Row, Training, members, pairs, slug
 
 RATES = (1e-3, 3e-3, 1e-2)
 MIDDLE = 3e-3
@@ -28,7 +28,7 @@ COURSES = {
 }
 LEARNED: dict[str, dict[str, Any]] = {
     "tiny": {"steps": 60, "batch": 16, "eval_every": 30},
-    "small": {"steps": 300, "batch": 32, "eval_every": 100},
+    "small": {"steps": 300, "batch": 32, "eval_every": 100, "compile": "off"},
     "paper": {"steps": 3000, "batch": 64, "eval_every": 250},
 }
 WAYS: dict[str, tuple[tuple[float, ...], dict[str, Any]]] = {  # label -> the rates it is tried at, options
@@ -46,8 +46,8 @@ def plan(budget: str, seeds: int) -> Plan:
     data = "python" if budget == "tiny" else "wikitext2"
     few = {"samples": 64 if budget == "tiny" else 500, "train_samples": 64 if budget == "tiny" else 500}
     for group, model in MODELS[budget].items():
-        name = group.lower().replace(",", "").replace(" ", "-")
-        trainings.append(Training(name, model, data, COURSES[budget], tuple(range(2 * seeds))))
+        name = slug(group)
+        trainings.append(Training(model, data, COURSES[budget], members(name, seeds)))
         rows += [Row(group, "weight", pair, data, {"method": "weight"}, ("factor",), **few)
                  for pair in pairs(name, seeds)]  # fmt: skip
         for label, (rates, options) in WAYS.items():

@@ -31,27 +31,31 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Training:
-    """Models of one shape on one set of data, one for each seed, trained side by side: `name`-`seed`.
-
-    `model` is the kind and its sizes.  With `base` every model begins as that trained one, with the part `fresh` drawn
-    again from its own seed.
-    """
+class Member:
+    """One trained model: its folder, the seed of its weights and of the order of its data, what is drawn `fresh`."""
 
     name: str
+    seed: int
+    fresh: str | None = None
+
+
+@dataclass(frozen=True)
+class Training:
+    """Models of one shape on one set of data, trained side by side.
+
+    `model` is the kind and its sizes.  With `base` every member begins as that trained model, but for the part that it
+    draws fresh.
+    """
+
     model: Mapping[str, Any]
     data: str
     course: Course
-    seeds: tuple[int, ...]
+    members: tuple[Member, ...]
     base: str | None = None
-    fresh: str | None = None
 
-    def folders(self) -> list[str]:
-        return [f"{self.name}-{seed}" for seed in self.seeds]
-
-    def settings(self, seed: int) -> dict[str, Any]:
+    def settings(self, member: Member) -> dict[str, Any]:
         """All that one of the models depends on."""
-        return asdict(replace(self, seeds=(seed,)))
+        return asdict(replace(self, members=(member,)))
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,16 @@ class Entry:
     tuned: bool = False  # labels "WAY @ RATE" become the WAY at the rate that validated best
 
 
+def members(name: str, count: int) -> tuple[Member, ...]:
+    """The models NAME-0, NAME-1, ... for so many pairs, none of which is in two of them."""
+    return tuple(Member(f"{name}-{seed}", seed) for seed in range(2 * count))
+
+
 def pairs(name: str, count: int) -> list[tuple[str, str]]:
-    """So many pairs of models, none of which is in two of them."""
+    """Those pairs."""
     return [(f"{name}-{2 * i}", f"{name}-{2 * i + 1}") for i in range(count)]
+
+
+def slug(group: str) -> str:
+    """A group as part of a folder's name."""
+    return group.lower().replace(",", "").replace(" ", "-")

@@ -9,14 +9,17 @@ import multiprocessing
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 from onebasin.checkpoint import whole_folder
+from onebasin.demo.training import no_bars
 from onebasin.errors import OnebasinError
 from onebasin.methods.method import Tick, silent
 from onebasin.reproduce.data import needed, prepare, read
@@ -24,11 +27,11 @@ from onebasin.reproduce.folder import MADE, found_before, trained_before, write_
 from onebasin.reproduce.measuring import measure_row
 from onebasin.reproduce.models import fresh
 from onebasin.reproduce.parts import renew
-from onebasin.reproduce.plan import Entry, Plan, Row, Training
+from onebasin.reproduce.plan import Entry, Member, Plan, Row, Training
 from onebasin.reproduce.tables import draw, report_of, table_of
 from onebasin.reproduce.training import train
 
-AT_ONCE = 6  # rows measured side by side on a GPU
+AT_ONCE = 8  # rows measured side by side on a GPU
 
 
 def reproduce(
@@ -46,15 +49,19 @@ def reproduce(
     (out / "models").mkdir(parents=True, exist_ok=True)
     run = Run(entry, budget, plan, out, device, tick)
     workers = (AT_ONCE if at_once is None else at_once) if device.type == "cuda" else 1
-    with _pool(workers) as pool:
+    with processes(workers) as pool:
         for training in plan.trainings:
             run.train(training)
-            run.measure(pool)
+            run.begin_rows(pool)
+        run.collect(wait=True)
     return run.report(drawn=True)
 
 
 class Run:
-    """One run of an entry: `results` by the key of their row, written to results.json and table.md after each."""
+    """One run of an entry: `results` by the key of their row, written to results.json and table.md after each.
+
+    While rows are measured by other processes, the next models train.
+    """
 
     def __init__(self, entry: Entry, budget: str, plan: Plan, out: Path, device: torch.device, tick: Tick) -> None:
         self.entry, self.budget, self.plan, self.out, self.device, self.tick = entry, budget, plan, out, device, tick
@@ -62,77 +69,78 @@ class Run:
         self.failed: dict[str, str] = {}
         self.trained: dict[str, float] = {}  # seconds
         self.ready: set[str] = set()
+        self.begun: set[str] = set()
+        self.waiting: dict[Future[dict[str, Any] | str], Row] = {}
 
     def train(self, training: Training) -> None:
         """The models of a training that are not in the folder yet, all at once."""
-        folders = {seed: self.out / "models" / f"{training.name}-{seed}" for seed in training.seeds}
-        missing = [s for s, folder in folders.items() if not trained_before(folder, training.settings(s))]
-        begin = time.perf_counter()
+        begin, folder = time.perf_counter(), self.out / "models"
+        missing = [x for x in training.members if not trained_before(folder / x.name, training.settings(x))]
         if missing:
-            for seed, model in zip(missing, self._trained(training, missing), strict=True):
-                with whole_folder(folders[seed], overwrite=True) as folder:
-                    model.save_pretrained(folder)
-                    write_json(folder / MADE, training.settings(seed))
-            self.trained[training.name] = time.perf_counter() - begin
-        self.ready |= {folder.name for folder in folders.values()}
+            for member, model in zip(missing, self._trained(training, missing), strict=True):
+                with whole_folder(folder / member.name, overwrite=True) as target, no_bars():
+                    model.save_pretrained(target)
+                    write_json(target / MADE, training.settings(member))
+            self.trained[missing[0].name] = time.perf_counter() - begin
+        self.ready |= {member.name for member in training.members}
 
-    def _trained(self, training: Training, seeds: Sequence[int]) -> list[Any]:
+    def _trained(self, training: Training, members: Sequence[Member]) -> list[PreTrainedModel]:
         models = []
-        for seed in seeds:
-            torch.manual_seed(seed)
-            model = fresh(training.model)
-            if training.base is not None:
-                renew(model, self.out / "models" / training.base, training.fresh or "")
-            models.append(model)
+        for member in members:
+            torch.manual_seed(member.seed)
+            models.append(fresh(training.model))
+            if training.base is not None and member.fresh is not None:
+                renew(models[-1], self.out / "models" / training.base, member.fresh)
         tensors = read(self.out / "data" / f"{training.data}.safetensors")
-        said = f"{training.name}, {len(seeds)} models"
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
-        try:
-            return train(
-                models, tensors, training.model.get("length"), training.course, seeds, self.device,
-                lambda step, done=0, total=0: self.tick(f"{said}: {step}", done, total),
-            )  # fmt: skip
-        finally:
-            torch.set_float32_matmul_precision(before)
+        seeds, length = [member.seed for member in members], training.model.get("length")
 
-    def measure(self, pool: ProcessPoolExecutor | None) -> None:
-        """All rows whose models are there, and which are not measured yet."""
-        open_rows = []
+        def tick(step: str, done: float = 0, total: float = 0) -> None:
+            self.tick(f"training {len(members)} models like {members[0].name}, {step}", done, total)
+            self.collect()
+
+        with quick_products(), no_bars():
+            return train(models, tensors, length, training.course, seeds, self.device, tick)
+
+    def begin_rows(self, pool: ProcessPoolExecutor | None) -> None:
+        """All rows whose models are there, and which are not measured yet: here and now, or by the processes."""
         for row in self.plan.rows:
-            if row.key in self.results or row.key in self.failed or not set(row.models) <= self.ready:
+            if row.key in self.begun or not set(row.models) <= self.ready:
                 continue
+            self.begun.add(row.key)
             kept = found_before(self._file(row), row.settings())
-            if kept is None:
-                open_rows.append(row)
-            else:
+            if kept is not None:
                 self.results[row.key] = kept
-        for done, (row, result) in enumerate(self._each(open_rows, pool), 1):
-            if isinstance(result, str):
-                self.failed[row.key] = result
-                warnings.warn(f"{row.group}, {row.label}: {result}", stacklevel=2)
+            elif pool is None:
+                self._keep(row, attempt(row, self.out, self.device, self.tick))
             else:
-                self.results[row.key] = result
-                write_json(self._file(row), {"settings": row.settings(), "result": result})
-            self.tick(f"{row.group}: {row.label}", done, len(open_rows))
-            self.report()
+                self.waiting[pool.submit(attempt, row, self.out, self.device)] = row
+        self.report()
+
+    def collect(self, *, wait: bool = False) -> None:
+        """Take the results of rows that are done, or of all."""
+        for future in as_completed(self.waiting) if wait else [x for x in self.waiting if x.done()]:
+            self._keep(self.waiting[future], future.result())
+        self.waiting = {} if wait else {x: row for x, row in self.waiting.items() if row.key not in self.done}
+
+    @property
+    def done(self) -> set[str]:
+        return {*self.results, *self.failed}
+
+    def _keep(self, row: Row, result: dict[str, Any] | str) -> None:
+        if isinstance(result, str):
+            self.failed[row.key] = result
+            warnings.warn(f"{row.group}, {row.label}: {result}", stacklevel=2)
+        else:
+            self.results[row.key] = result
+            write_json(self._file(row), {"settings": row.settings(), "result": result})
+        self.tick(f"{row.group}, {row.label}", len(self.done), len(self.plan.rows))
         self.report()
 
     def _file(self, row: Row) -> Path:
         return self.out / "rows" / f"{row.key}.json"
 
-    def _each(
-        self, rows: Sequence[Row], pool: ProcessPoolExecutor | None
-    ) -> Iterator[tuple[Row, dict[str, Any] | str]]:
-        if pool is None:
-            yield from ((row, attempt(row, self.out, self.device, self.tick)) for row in rows)
-            return
-        waiting = {pool.submit(attempt, row, self.out, self.device): row for row in rows}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
-
     def report(self, *, drawn: bool = False) -> dict[str, Any]:
-        """What is known so far, also in the folder; the figure only at the end, or it would take most of the time."""
+        """What is known so far, also in the folder; the figure only at the end."""
         report = report_of(self.entry, self.budget, self.plan, self.results, self.failed, self.trained)
         write_json(self.out / "results.json", report)
         (self.out / "table.md").write_text(table_of(report), encoding="utf-8")
@@ -151,21 +159,37 @@ def attempt(row: Row, out: Path, device: torch.device, tick: Tick = silent) -> d
         return "the memory of the GPU is used up"
 
 
-class _pool:
-    """Processes that measure rows, or none where one at a time is best."""
-
-    def __init__(self, workers: int) -> None:
-        spawn: Callable[[], Any] = lambda: multiprocessing.get_context("spawn")  # noqa: E731
-        self.pool = ProcessPoolExecutor(workers, spawn(), _begin, (workers,)) if workers > 1 else None
-
-    def __enter__(self) -> ProcessPoolExecutor | None:
-        return self.pool
-
-    def __exit__(self, *problem: object) -> None:
-        if self.pool is not None:
-            self.pool.shutdown(cancel_futures=True)
+@contextmanager
+def processes(workers: int) -> Iterator[ProcessPoolExecutor | None]:
+    """Processes that measure rows, or none where one at a time is best; an interrupted run does not wait for them."""
+    if workers < 2:
+        yield None
+        return
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (workers,))
+    try:
+        yield pool
+    except BaseException:
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _begin(workers: int) -> None:
     """Each process has its share of the processors."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+
+
+@contextmanager
+def quick_products() -> Iterator[None]:
+    """TF32 for the products of float32 on a GPU, and its memory handed back at the end."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()

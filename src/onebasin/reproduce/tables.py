@@ -50,10 +50,11 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
             "midpoint": spread([curve["midpoint"] for curve in curves]),
             "metrics": {
                 metric: {
-                    "ends": spread([(curve["metrics"][metric][0] + curve["metrics"][metric][-1]) / 2 for curve in curves]),
-                    "middle": spread([curve["metrics"][metric][len(curve["shares"]) // 2] for curve in curves]),
+                    "ends": spread([(each[0] + each[-1]) / 2 for each in along]),
+                    "middle": spread([each[len(each) // 2] for each in along]),
                 }
                 for metric in METRICS if metric in curves[0]["metrics"]
+                for along in [[curve["metrics"][metric] for curve in curves]]
             },
             "shares": curves[0]["shares"],
             "losses": [fmean(each) for each in zip(*(curve["losses"] for curve in curves), strict=True)],
@@ -110,8 +111,9 @@ HEADER = ("", "", "published", "ours, circuit path", "ours, factor path", "loss 
 def table_of(report: Mapping[str, Any]) -> str:
     """The table in Markdown, with what differs."""
     lines = [
-        f"# {report['title']}", "", f"Budget `{report['budget']}`, {report['measured']} of {report['of']} rows measured;"
-        " loss barrier, mean ± standard error over pairs.", "", f"| {' | '.join(HEADER)} |", "|---" * len(HEADER) + "|",
+        f"# {report['title']}", "",
+        f"Budget `{report['budget']}`, {report['measured']} of {report['of']} rows measured; loss barrier, mean ± "
+        "standard error over pairs.", "", f"| {' | '.join(HEADER)} |", "|---" * len(HEADER) + "|",
         *(f"| {' | '.join(cells(line))} |" for line in report["table"]), "", report["differs"], "",
     ]  # fmt: skip
     return "\n".join(lines)

@@ -38,16 +38,31 @@ class SideBySide:
             model.set_attn_implementation("eager")  # the others have no rule for one more axis
         _cut_patches(models[0])
         self.models, self.device = list(models), device
-        stacked, self.buffers = stack_module_state(self.models)
-        self.stacked = {name: x.detach().requires_grad_() for name, x in stacked.items()}
-        self.flat = {name for name, x in models[0].named_parameters() if x.ndim < 2}
+        parameters, self.buffers = stack_module_state(self.models)
+        self.parts = {  # kind of parameter -> its names and shapes; all of a kind lie in one tensor (models, numbers)
+            kind: {name: x.shape[1:] for name, x in parameters.items() if (x.ndim < 3) == (kind == "vectors")}
+            for kind in ("matrices", "vectors")
+        }
+        self.flat = {
+            kind: torch.cat([parameters[name].detach().flatten(1) for name in names], 1).requires_grad_()
+            for kind, names in self.parts.items()
+        }
         together = vmap(self._loss, randomness="different")
         self._losses: Callable[..., Tensor] = self._in_turn if device.type == "cpu" else together
         self._compiled: Callable[..., Tensor] | None = None
         if device.type == "cuda":
             self._compiled = torch.compile(self._losses)
 
-    def _loss(self, parameters: Tensors, buffers: Tensors, inputs: Tensors, labels: Tensor) -> Tensor:
+    def parameters(self, flat: Tensors) -> Tensors:
+        """Those of one model by name, from its numbers in a row."""
+        found: Tensors = {}
+        for kind, shapes in self.parts.items():
+            rows = flat[kind].split([shape.numel() for shape in shapes.values()])
+            found |= {name: x.view(shape) for (name, shape), x in zip(shapes.items(), rows, strict=True)}
+        return found
+
+    def _loss(self, flat: Tensors, buffers: Tensors, inputs: Tensors, labels: Tensor) -> Tensor:
+        parameters = self.parameters(flat)
         extra = {"use_cache": False} if "input_ids" in inputs else {}
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             logits = functional_call(self.models[0], (parameters, buffers), (), {**inputs, **extra}).logits
@@ -67,41 +82,39 @@ class SideBySide:
         return self._backward(self._losses, inputs, labels)
 
     def _backward(self, losses: Callable[..., Tensor], inputs: Tensors, labels: Tensor) -> Tensor:
-        for x in self.stacked.values():
+        for x in self.flat.values():
             x.grad = None
-        found = losses(self.stacked, self.buffers, inputs, labels)
+        found = losses(self.flat, self.buffers, inputs, labels)
         found.sum().backward()  # type: ignore[no-untyped-call]
         return found.detach()
 
     @torch.no_grad()
     def clip(self) -> None:
         """Cut the gradient of every model to norm CLIP, each by itself."""
-        grads = [x.grad for x in self.stacked.values() if x.grad is not None]
-        norms = torch.stack([x.flatten(1).float().square().sum(1) for x in grads]).sum(0).sqrt()
-        factors = (CLIP / norms.clamp_min(1e-12)).clamp_max(1.0)
+        grads = [x.grad for x in self.flat.values() if x.grad is not None]
+        norms = torch.stack([x.square().sum(1) for x in grads]).sum(0).sqrt()
         for x in grads:
-            x.mul_(factors.view(-1, *[1] * (x.ndim - 1)).to(x.dtype))
+            x.mul_((CLIP / norms.clamp_min(1e-12)).clamp_max(1.0)[:, None])
 
     @torch.no_grad()
     def validate(self, batches: Sequence[Batch]) -> Tensor:
         """The mean loss of every model, without dropout."""
         self.models[0].eval()
-        found = torch.stack([self._losses(self.stacked, self.buffers, *batch) for batch in batches]).mean(0)
+        found = torch.stack([self._losses(self.flat, self.buffers, *batch) for batch in batches]).mean(0)
         self.models[0].train()
-        return found.cpu()
+        return found
 
     def copies(self) -> Tensors:
-        return {name: x.detach().clone() for name, x in self.stacked.items()}
+        return {kind: x.detach().clone() for kind, x in self.flat.items()}
 
-    def apart(self, stacked: Tensors | None = None) -> list[PreTrainedModel]:
+    @torch.no_grad()
+    def apart(self, flat: Tensors | None = None) -> list[PreTrainedModel]:
         """The models, each with its own parameters again."""
         for conv in self.models[0].modules():
             vars(conv).pop("forward", None)
         for i, model in enumerate(self.models):
-            own = dict(model.named_parameters())
-            with torch.no_grad():
-                for name, x in (stacked or self.stacked).items():
-                    own[name].copy_(x[i])
+            for name, x in self.parameters(_nth(flat or self.flat, i)).items():
+                model.get_parameter(name).copy_(x)
             model.cpu().eval().set_attn_implementation("sdpa")
         return self.models
 
@@ -134,8 +147,7 @@ def train(
     side = SideBySide(models, device)
     optimizer = _optimizer(side, course)
     batches = _batches(data, length, course.batch, seeds, device)
-    held = list(_held(data, length, len(seeds), device)) if course.patience else []
-    best, kept, stale = torch.full((len(seeds),), math.inf), side.copies(), torch.zeros(len(seeds))
+    best = Best(side, list(_held(data, length, len(seeds), device)), course.patience) if course.patience else None
     for step in range(course.steps):
         for group in optimizer.param_groups:
             group["lr"] = course.lr * rate(step, course.steps)
@@ -143,16 +155,28 @@ def train(
         side.clip()
         optimizer.step()
         if step % 50 == 0 or step + 1 == course.steps:
-            tick(f"training, loss {float(losses.mean()):.3f}", step + 1, course.steps)
-        if held and (step + 1) % course.eval_every == 0:
-            now = side.validate(held)
-            better = (now < best) & (stale < course.patience)
-            for name, x in side.stacked.items():
-                kept[name][better.to(device)] = x.detach()[better.to(device)]
-            best, stale = torch.where(better, now, best), torch.where(better, 0, stale + 1)
-            if (stale >= course.patience).all():
-                break
-    return side.apart(kept if held else None)
+            tick(f"loss {float(losses.mean()):.3f}", step + 1, course.steps)
+        if best is not None and (step + 1) % course.eval_every == 0 and best.ended():
+            break
+    return side.apart(None if best is None else best.kept)
+
+
+class Best:
+    """Every model as it was when it did best on data held back, until so many validations in a row were no better."""
+
+    def __init__(self, side: SideBySide, held: Sequence[Batch], patience: int) -> None:
+        self.side, self.held, self.patience, self.kept = side, held, patience, side.copies()
+        self.loss = torch.full((len(side.models),), math.inf, device=side.device)
+        self.stale = torch.zeros(len(side.models), device=side.device)
+
+    def ended(self) -> bool:
+        """Validate; whether all have had their time."""
+        now = self.side.validate(self.held)
+        better = (now < self.loss) & (self.stale < self.patience)
+        for kind, x in self.side.flat.items():
+            self.kept[kind] = torch.where(better[:, None], x.detach(), self.kept[kind])
+        self.loss, self.stale = torch.where(better, now, self.loss), torch.where(better, 0, self.stale + 1)
+        return bool((self.stale >= self.patience).all())
 
 
 def rate(step: int, steps: int) -> float:
@@ -164,11 +188,9 @@ def _optimizer(side: SideBySide, course: Course) -> torch.optim.Optimizer:
     """Adam with an L2 term spares vectors (norms and biases), which it would pull to nothing."""
     fused = side.device.type == "cuda"
     if course.optimizer == "adamw":
-        return torch.optim.AdamW(side.stacked.values(), lr=course.lr, weight_decay=course.decay, fused=fused)
-    spared = [x for name, x in side.stacked.items() if name in side.flat]
-    others = [x for name, x in side.stacked.items() if name not in side.flat]
-    groups: list[dict[str, Any]] = [{"params": others, "weight_decay": course.decay}, {"params": spared}]
-    return torch.optim.Adam(groups, lr=course.lr, fused=fused)
+        return torch.optim.AdamW(side.flat.values(), lr=course.lr, weight_decay=course.decay, fused=fused)
+    decayed = {"params": [side.flat["matrices"]], "weight_decay": course.decay}
+    return torch.optim.Adam([decayed, {"params": [side.flat["vectors"]]}], lr=course.lr, fused=fused)
 
 
 def _batches(
