@@ -27,7 +27,8 @@ def reproduce(
     ] = None,
     device: Device = None,
     at_once: Annotated[
-        int | None, typer.Option(min=1, help="Rows measured side by side on a GPU.", show_default="6")
+        int | None,
+        typer.Option(min=1, help="Rows measured side by side, each in a process.", show_default="8 on a GPU, else 1"),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List all names and exit.")] = False,
     json: Json = False,

@@ -20,7 +20,7 @@ from onebasin.reproduce.data import as_task, read
 from onebasin.reproduce.plan import Row
 from onebasin.spec import Tokens
 
-BATCH = {"cpu": 64, "cuda": 500}
+BATCH, ON_GPU = 64, 500
 
 
 def measure_row(row: Row, out: Path, device: torch.device, tick: Tick = silent) -> dict[str, Any]:
@@ -33,12 +33,12 @@ def measure_row(row: Row, out: Path, device: torch.device, tick: Tick = silent) 
     aligned = align(row, models, train, device, tick)
     seconds = time.perf_counter() - begin
     test = as_task(row.data, tensors, "test", length, row.samples).to(device)
-    size = BATCH[device.type] // (8 if length else 1)
+    size = (ON_GPU if device.type == "cuda" else BATCH) // (8 if length else 1)
     curves = {}
     for name in row.paths:
         tick(f"{name} path of {row.label}")
         path = path_between(name, *aligned.models)
-        found = measure(path, test, row.points, batch_size=max(size, 1), device=device)
+        found = measure(path, test, row.points, batch_size=size, device=device)
         assert isinstance(found, Curve)
         curves[name] = plain(found)
     course = aligned.course.get("learning", {})

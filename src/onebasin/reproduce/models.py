@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ import transformers
 from torch import nn
 from transformers import PreTrainedModel
 
-BYTES = {"bos_token_id": 0, "eos_token_id": 0, "tie_word_embeddings": False}
+BYTES: dict[str, Any] = {"bos_token_id": 0, "eos_token_id": 0, "tie_word_embeddings": False}
 
 
 def fresh(model: Mapping[str, Any]) -> PreTrainedModel:
@@ -26,7 +26,7 @@ def _vit(width: int, layers: int, heads: int, inner: int, image: int = 32, patch
         image_size=image, patch_size=patch, layer_norm_eps=1e-12,
     )  # fmt: skip
     config.num_labels = 10
-    made = transformers.ViTForImageClassification(config)
+    made: Any = transformers.ViTForImageClassification(config)
     for part in made.modules():
         if isinstance(part, nn.Linear):
             nn.init.xavier_uniform_(part.weight)
@@ -34,14 +34,15 @@ def _vit(width: int, layers: int, heads: int, inner: int, image: int = 32, patch
     embeddings = made.vit.embeddings
     for tensor in (embeddings.cls_token, embeddings.position_embeddings, made.classifier.weight):
         nn.init.trunc_normal_(tensor, std=0.02)
-    return made
+    found: PreTrainedModel = made
+    return found
 
 
 def _gpt2(
     width: int, layers: int, heads: int, inner: int, length: int, vocabulary: int = 256, dropout: float = 0.0,
     activation: str = "gelu_new",
 ) -> PreTrainedModel:  # fmt: skip
-    rates = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
+    rates: dict[str, Any] = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
     config = transformers.GPT2Config(
         n_embd=width, n_layer=layers, n_head=heads, n_inner=inner, n_positions=length, vocab_size=vocabulary,
         activation_function=activation, **rates, **BYTES,
@@ -54,17 +55,20 @@ def _neox(
     activation: str = "gelu_new",
 ) -> PreTrainedModel:  # fmt: skip
     """GPT-2 with rotary positions in place of learned ones: one block after the other, all of a head turned."""
+    turned: dict[str, Any] = {  # transformers 5, and before
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0},
+        "rotary_pct": 1.0,
+    }
     config = transformers.GPTNeoXConfig(
         hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=inner,
         max_position_embeddings=length, vocab_size=vocabulary, hidden_act=activation, use_parallel_residual=False,
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}, rotary_pct=1.0,
-        hidden_dropout=dropout, attention_dropout=dropout, **BYTES,
+        hidden_dropout=dropout, attention_dropout=dropout, **turned, **BYTES,
     )  # fmt: skip
     made = transformers.GPTNeoXForCausalLM(config)
     with torch.no_grad():
         for name, x in made.named_parameters():
             if name.endswith(("attention.dense.weight", "dense_4h_to_h.weight")):
-                x /= (2 * layers) ** 0.5  # as GPT-2 begins
+                x.div_((2 * layers) ** 0.5)  # as GPT-2 begins
     return made
 
 
@@ -79,4 +83,4 @@ def _llama(
     return transformers.LlamaForCausalLM(config)
 
 
-KINDS = {"vit": _vit, "gpt2": _gpt2, "neox": _neox, "llama": _llama}
+KINDS: dict[str, Callable[..., PreTrainedModel]] = {"vit": _vit, "gpt2": _gpt2, "neox": _neox, "llama": _llama}

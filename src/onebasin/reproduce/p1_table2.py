@@ -37,10 +37,10 @@ TRAININGS = {
 }  # fmt: skip
 LEARNED: dict[str, dict[str, Any]] = {  # options of learning, images and text
     "tiny": {"steps": 40, "batch": 32, "lr": 1e-2, "eval_every": 20},
-    "small": {"steps": 1000, "batch": 128, "lr": 3e-3, "eval_every": 250, "compile": "off"},
+    "small": {"steps": 800, "batch": 128, "lr": 3e-3, "eval_every": 200, "compile": "off"},
     "paper": {"steps": 3000, "batch": 128, "lr": 3e-3, "eval_every": 250},
 }
-SHORT = {"tiny": {"batch": 16}, "small": {"batch": 32, "steps": 800}, "paper": {"batch": 32}}  # of text
+SHORT = {"tiny": {"batch": 16}, "small": {"batch": 32, "steps": 600}, "paper": {"batch": 32}}  # of text
 
 
 def ways(budget: str, *, images: bool) -> dict[str, dict[str, Any]]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from onebasin.reproduce.plan import Course, Entry, Plan, Published, Row, Training, members, pairs, slug
 
-RATES = (1e-3, 3e-3, 1e-2)
-MIDDLE = 3e-3
+RATES = (3e-3, 1e-2, 3e-2)
+MIDDLE = 1e-2
 GPT2: dict[str, Any] = {"kind": "gpt2", "width": 192, "layers": 4, "heads": 6, "inner": 768, "length": 256}
 LLAMA: dict[str, Any] = {
     "kind": "llama", "width": 192, "layers": 4, "heads": 6, "groups": 2, "inner": 512, "length": 256,

@@ -48,7 +48,7 @@ def reproduce(
         prepare(name, data, out / "data" / f"{name}.safetensors")
     (out / "models").mkdir(parents=True, exist_ok=True)
     run = Run(entry, budget, plan, out, device, tick)
-    workers = (AT_ONCE if at_once is None else at_once) if device.type == "cuda" else 1
+    workers = at_once or (AT_ONCE if device.type == "cuda" else 1)
     with processes(workers) as pool:
         for training in plan.trainings:
             run.train(training)
@@ -141,12 +141,20 @@ class Run:
 
     def report(self, *, drawn: bool = False) -> dict[str, Any]:
         """What is known so far, also in the folder; the figure only at the end."""
-        report = report_of(self.entry, self.budget, self.plan, self.results, self.failed, self.trained)
+        report = report_of(
+            self.entry, self.budget, self.plan, self.results, self.failed, self.trained, name_of(self.device)
+        )
         write_json(self.out / "results.json", report)
         (self.out / "table.md").write_text(table_of(report), encoding="utf-8")
         if drawn:
             draw(report, self.out / "figure.svg")
         return report
+
+
+def name_of(device: torch.device) -> str:
+    return (
+        torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {os.cpu_count()} processors"
+    )
 
 
 def attempt(row: Row, out: Path, device: torch.device, tick: Tick = silent) -> dict[str, Any] | str:

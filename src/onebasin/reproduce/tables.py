@@ -9,13 +9,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 from onebasin.reproduce.plan import Entry, Plan, Row
+from onebasin.verification.certificate import versions
 
-METRICS = ("accuracy", "perplexity", "bits_per_byte")
+METRICS = ("bits_per_byte", "perplexity", "accuracy")  # the first that was measured is shown
 
 
 def report_of(
     entry: Entry, budget: str, plan: Plan, results: Mapping[str, Any], failed: Mapping[str, str],
-    trained: Mapping[str, float],
+    trained: Mapping[str, float], device: str,
 ) -> dict[str, Any]:  # fmt: skip
     """Everything that is known, most important first; what is missing is counted."""
     lines: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -31,11 +32,11 @@ def report_of(
         table.append({**line, **(summary(found) if found else {})})
     if entry.tuned:
         table = best_rates(table)
+    measured = {row.key: {**row.settings(), **results[row.key]} for row in plan.rows if row.key in results}
     return {
-        "entry": entry.name, "title": entry.title, "budget": budget, "differs": entry.differs,
-        "measured": len(results), "of": len(plan.rows), "table": table, "failed": dict(failed),
-        "training_seconds": dict(trained), "rows": {row.key: {**row.settings(), **results[row.key]} for row in plan.rows
-                                                   if row.key in results},
+        "entry": entry.name, "title": entry.title, "budget": budget, "differs": entry.differs, "device": device,
+        "versions": versions(), "measured": len(results), "of": len(plan.rows), "table": table,
+        "failed": dict(failed), "training_seconds": dict(trained), "rows": measured,
     }  # fmt: skip
 
 
@@ -99,8 +100,7 @@ def cells(line: Mapping[str, Any]) -> list[str]:
     middle = ""
     if any_path is not None and (metric := next((m for m in METRICS if m in any_path["metrics"]), None)):
         both = any_path["metrics"][metric]
-        digits = 2 if metric == "perplexity" else 3
-        middle = f"{metric.replace('_', ' ')} {both['ends']['mean']:.{digits}f} → {both['middle']['mean']:.{digits}f}"
+        middle = f"{metric.replace('_', ' ')} {both['ends']['mean']:.4g} → {both['middle']['mean']:.4g}"
     label = line["label"] + (f" (rate {line['rate']})" if line.get("rate") else "")
     return [line["group"], label, line["published"] or "", *ours, ends, middle, f"{line['pairs']}"]
 

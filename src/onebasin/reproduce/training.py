@@ -34,7 +34,7 @@ class SideBySide:
 
     def __init__(self, models: Sequence[PreTrainedModel], device: torch.device) -> None:
         for model in models:
-            model.to(device).train()
+            nn.Module.to(model, device).train()
             model.set_attn_implementation("eager")  # the others have no rule for one more axis
         _cut_patches(models[0])
         self.models, self.device = list(models), device
@@ -85,7 +85,7 @@ class SideBySide:
         for x in self.flat.values():
             x.grad = None
         found = losses(self.flat, self.buffers, inputs, labels)
-        found.sum().backward()  # type: ignore[no-untyped-call]
+        found.sum().backward()
         return found.detach()
 
     @torch.no_grad()
@@ -189,7 +189,7 @@ def _optimizer(side: SideBySide, course: Course) -> torch.optim.Optimizer:
     fused = side.device.type == "cuda"
     if course.optimizer == "adamw":
         return torch.optim.AdamW(side.flat.values(), lr=course.lr, weight_decay=course.decay, fused=fused)
-    decayed = {"params": [side.flat["matrices"]], "weight_decay": course.decay}
+    decayed: dict[str, Any] = {"params": [side.flat["matrices"]], "weight_decay": course.decay}
     return torch.optim.Adam([decayed, {"params": [side.flat["vectors"]]}], lr=course.lr, fused=fused)
 
 
