@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ def read_json(file: Path) -> Any:
 def trained_before(folder: Path, settings: Mapping[str, Any]) -> bool:
     """Whether the model in the folder is the one that these settings make."""
     return bool(read_json(folder / MADE) == _plain(settings))
+
+
+def discard(folder: Path) -> None:
+    """Remove a model that was made here with other settings."""
+    if (folder / MADE).is_file():
+        shutil.rmtree(folder)
 
 
 def found_before(file: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:

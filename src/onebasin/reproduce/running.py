@@ -23,7 +23,7 @@ from onebasin.demo.training import no_bars
 from onebasin.errors import OnebasinError
 from onebasin.methods.method import Tick, silent
 from onebasin.reproduce.data import needed, prepare, read
-from onebasin.reproduce.folder import MADE, found_before, trained_before, write_json
+from onebasin.reproduce.folder import MADE, discard, found_before, trained_before, write_json
 from onebasin.reproduce.measuring import measure_row
 from onebasin.reproduce.models import fresh
 from onebasin.reproduce.parts import renew
@@ -68,7 +68,7 @@ class Run:
         self.results: dict[str, dict[str, Any]] = {}
         self.failed: dict[str, str] = {}
         self.trained: dict[str, float] = {}  # seconds
-        self.ready: set[str] = set()
+        self.ready: dict[str, dict[str, Any]] = {}  # trained models, with their settings
         self.begun: set[str] = set()
         self.waiting: dict[Future[dict[str, Any] | str], Row] = {}
 
@@ -78,11 +78,12 @@ class Run:
         missing = [x for x in training.members if not trained_before(folder / x.name, training.settings(x))]
         if missing:
             for member, model in zip(missing, self._trained(training, missing), strict=True):
-                with whole_folder(folder / member.name, overwrite=True) as target, no_bars():
+                discard(folder / member.name)
+                with whole_folder(folder / member.name) as target, no_bars():
                     model.save_pretrained(target)
                     write_json(target / MADE, training.settings(member))
             self.trained[missing[0].name] = time.perf_counter() - begin
-        self.ready |= {member.name for member in training.members}
+        self.ready |= {member.name: training.settings(member) for member in training.members}
 
     def _trained(self, training: Training, members: Sequence[Member]) -> list[PreTrainedModel]:
         models = []
@@ -104,10 +105,10 @@ class Run:
     def begin_rows(self, pool: ProcessPoolExecutor | None) -> None:
         """All rows whose models are there, and which are not measured yet: here and now, or by the processes."""
         for row in self.plan.rows:
-            if row.key in self.begun or not set(row.models) <= self.ready:
+            if row.key in self.begun or not set(row.models) <= set(self.ready):
                 continue
             self.begun.add(row.key)
-            kept = found_before(self._file(row), row.settings())
+            kept = found_before(self._file(row), self._settings(row))
             if kept is not None:
                 self.results[row.key] = kept
             elif pool is None:
@@ -132,9 +133,13 @@ class Run:
             warnings.warn(f"{row.group}, {row.label}: {result}", stacklevel=2)
         else:
             self.results[row.key] = result
-            write_json(self._file(row), {"settings": row.settings(), "result": result})
+            write_json(self._file(row), {"settings": self._settings(row), "result": result})
         self.tick(f"{row.group}, {row.label}", len(self.done), len(self.plan.rows))
         self.report()
+
+    def _settings(self, row: Row) -> dict[str, Any]:
+        """All that a row depends on, its models among them."""
+        return {**row.settings(), "trained": [self.ready[name] for name in row.models]}
 
     def _file(self, row: Row) -> Path:
         return self.out / "rows" / f"{row.key}.json"
