@@ -13,12 +13,15 @@ from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.landscape import Curve, measure
 from onebasin.match.many import as_they_are
+from onebasin.methods.learned import Learned, held_back
 from onebasin.methods.method import Job, Tick, silent
 from onebasin.methods.registry import read_method
+from onebasin.papers.analysis import analyse
 from onebasin.paths import path_between
 from onebasin.reproduce.data import as_task, read
 from onebasin.reproduce.plan import Row
 from onebasin.spec import Tokens
+from onebasin.tasks import Task, training
 
 BATCH, ON_GPU = 64, 500
 
@@ -30,7 +33,7 @@ def measure_row(row: Row, out: Path, device: torch.device, tick: Tick = silent) 
     tensors, reads = read(out / "data" / f"{row.data}.safetensors"), models[0].spec.reads
     length = reads.positions if isinstance(reads, Tokens) else None
     train = as_task(row.data, tensors, "train", length, row.train_samples)
-    aligned = align(row, models, train, device, tick)
+    aligned, turned = align(row, models, train, device, tick)
     seconds = time.perf_counter() - begin
     test = as_task(row.data, tensors, "test", length, row.samples).to(device)
     size = (ON_GPU if device.type == "cuda" else BATCH) // (8 if length else 1)
@@ -43,17 +46,31 @@ def measure_row(row: Row, out: Path, device: torch.device, tick: Tick = silent) 
         curves[name] = plain(found)
     course = aligned.course.get("learning", {})
     about = {key: course[key] for key in ("midpoint", "barrier", "best_step") if key in course}
-    return {"paths": curves, "learning": about, "seconds": seconds, "all_seconds": time.perf_counter() - begin}
+    return {
+        "paths": curves,
+        "learning": about,
+        "turned": turned,
+        "seconds": seconds,
+        "all_seconds": time.perf_counter() - begin,
+    }
 
 
-def align(row: Row, models: list[Checkpoint], train: Any, device: torch.device, tick: Tick) -> Aligned:
-    """The models in one basis, by the method of the row."""
-    ensemble = Ensemble.of(models)
+def align(
+    row: Row, models: list[Checkpoint], train: Task, device: torch.device, tick: Tick
+) -> tuple[Aligned, dict[str, Any]]:
+    """The models in one basis, by the method of the row; and how far learning turned the stream from its start."""
+    ensemble, job = Ensemble.of(models), Job(device, tick=tick)
     if not row.method:
-        return as_they_are(ensemble)
+        return as_they_are(ensemble), {}
     sections = {name: dict(section) for name, section in row.method.items() if name != "method"}
     method = read_method(row.method["method"], sections, device).resolve(train)
-    return method.run(ensemble, train, Job(device, tick=tick))
+    if not isinstance(method, Learned):
+        return method.run(ensemble, train, job), {}
+    start = as_they_are(ensemble) if method.start is None else method.start.run(ensemble, train, job)
+    learned = method.refine(start, train, held_back(training(train)), job)
+    found = analyse(start, learned)
+    return learned, {space: found[space]["eigen_angles"] for space in ensemble.spec.streams
+                     if "eigen_angles" in found.get(space, {})}  # fmt: skip
 
 
 def plain(curve: Curve) -> dict[str, Any]:

@@ -62,6 +62,8 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
         }  # fmt: skip
     validated = [one["learning"]["barrier"] for one in found if "barrier" in one.get("learning", {})]
     more = {"validated": spread(validated)} if validated else {}
+    angles = [each["median"] for one in found for each in one.get("turned", {}).values()]
+    more |= {"turned": spread(angles)} if angles else {}
     return {"paths": paths, "seconds": fmean(one["seconds"] for one in found), **more}
 
 
