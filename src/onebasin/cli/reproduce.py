@@ -68,4 +68,6 @@ def _print(report: dict[str, Any], out: Path) -> None:
 
     console.print(report["title"])
     print_table(HEADER, [cells(line) for line in report["table"]], left=HEADER[:2])
+    for row, why in report["failed"].items():
+        console.print(f"not measured: {row}: {why}")
     console.print(f"{report['differs']}\nwritten to {out}")

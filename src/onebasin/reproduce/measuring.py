@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -46,13 +47,15 @@ def measure_row(row: Row, out: Path, device: torch.device, tick: Tick = silent) 
         curves[name] = plain(found)
     course = aligned.course.get("learning", {})
     about = {key: course[key] for key in ("midpoint", "barrier", "best_step") if key in course}
-    return {
-        "paths": curves,
-        "learning": about,
-        "turned": turned,
-        "seconds": seconds,
-        "all_seconds": time.perf_counter() - begin,
-    }
+    times = {"seconds": seconds, "all_seconds": time.perf_counter() - begin}
+    return {"paths": curves, "learning": about, "turned": turned, "weakest": min(map(weakest, models)), **times}
+
+
+def weakest(model: Checkpoint) -> float:
+    """The smallest matrix of a model against the middle one, by the size of entries: near zero where a layer died."""
+    matrices = [model[name] for name, leaf in model.spec.leaves.items() if len(leaf.shape) > 1]
+    sizes = [float(x.square().mean().sqrt()) for x in matrices]
+    return min(sizes) / median(sizes)
 
 
 def align(

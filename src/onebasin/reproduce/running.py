@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,7 @@ class Run:
     def collect(self, *, wait: bool = False) -> None:
         """Take the results of rows that are done, or of all."""
         for future in as_completed(self.waiting) if wait else [x for x in self.waiting if x.done()]:
-            self._keep(self.waiting[future], future.result())
+            self._keep(self.waiting[future], _result(future))
         self.waiting = {} if wait else {x: row for x, row in self.waiting.items() if row.key not in self.done}
 
     @property
@@ -166,10 +167,15 @@ def attempt(row: Row, out: Path, device: torch.device, tick: Tick = silent) -> d
     """A row, or why there is none: one that fails does not end the others."""
     try:
         return measure_row(row, out, device, tick)
-    except OnebasinError as error:
-        return str(error).replace("\n", "; ")
-    except torch.OutOfMemoryError:
-        return "the memory of the GPU is used up"
+    except (OnebasinError, RuntimeError) as error:  # of torch, too: a GPU that is full, a solver that fails
+        return f"{type(error).__name__}: {error}".replace("\n", "; ")
+
+
+def _result(future: Future[dict[str, Any] | str]) -> dict[str, Any] | str:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return "its process was killed"
 
 
 @contextmanager

@@ -64,6 +64,7 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
     more = {"validated": spread(validated)} if validated else {}
     angles = [each["median"] for one in found for each in one.get("turned", {}).values()]
     more |= {"turned": spread(angles)} if angles else {}
+    more |= {"weakest": min(one["weakest"] for one in found)}
     return {"paths": paths, "seconds": fmean(one["seconds"] for one in found), **more}
 
 
