@@ -25,7 +25,7 @@ TRAININGS = {
         PYTHON: ("python", TINY_GPT2, Course(150, 32, 4e-3, 0.01)),
     },
     "small": {
-        CIFAR: ("cifar10", VIT, Course(7000, 256, 1e-3, 5e-4, "l2")),
+        CIFAR: ("cifar10", VIT, Course(7000, 256, 1e-3, 1e-4, "l2")),
         TEXT: ("tiny-shakespeare", GPT2, Course(1500, 32, 5e-4, 0.01, patience=5)),
         CIFAR_ADAMW: ("cifar10", VIT, Course(7000, 256, 1e-3, 1e-3)),
     },
