@@ -107,7 +107,7 @@ def images(size: int, seed: int, device: str, limit: int | None) -> tuple[Iterat
     import load
     import torch
 
-    from onebasin.reproduce.training import jitter
+    from onebasin.reproduce.batches import jitter
     from onebasin.tasks import crop_and_flip
 
     def split(name: str) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.reproducing import GROUP, SMALL, plan
-from onebasin.reproduce import data, registry, running
+from onebasin.reproduce import data, registry, running, workers
 from onebasin.reproduce.plan import BUDGETS
 
 
@@ -47,8 +47,8 @@ def test_what_is_there_is_used_again_and_other_settings_are_made_anew(cli, tmp_p
     out = tmp_path / "out"
     _, first = made(cli, out, "--seeds", 1)
     done = []
-    real = running.measure_row, running.train
-    monkeypatch.setattr(running, "measure_row", lambda row, *more: done.append(row.label) or real[0](row, *more))
+    real = workers.measure_row, running.train
+    monkeypatch.setattr(workers, "measure_row", lambda row, *more: done.append(row.label) or real[0](row, *more))
     monkeypatch.setattr(running, "train", lambda models, *more: done.append(len(models)) or real[1](models, *more))
     assert made(cli, out, "--seeds", 1)[1]["table"] == first["table"]
     assert done == []
@@ -62,19 +62,19 @@ def test_what_is_there_is_used_again_and_other_settings_are_made_anew(cli, tmp_p
 
 
 def test_a_run_that_is_stopped_leaves_a_whole_report_and_goes_on(cli, tmp_path, monkeypatch):
-    out, real = tmp_path / "out", running.measure_row
+    out, real = tmp_path / "out", workers.measure_row
 
     def stopped(row, *more):
         if row.label == "weight":
             raise KeyboardInterrupt
         return real(row, *more)
 
-    monkeypatch.setattr(running, "measure_row", stopped)
+    monkeypatch.setattr(workers, "measure_row", stopped)
     assert cli("reproduce", "small", "-o", out, "--seeds", 1, "--quiet", "--device", "cpu")[0] == 130
     report = json.loads((out / "results.json").read_text())
     assert (report["measured"], report["of"]) == (1, 2)
     assert "not measured yet" in (out / "table.md").read_text()
-    monkeypatch.setattr(running, "measure_row", real)
+    monkeypatch.setattr(workers, "measure_row", real)
     assert made(cli, out, "--seeds", 1)[1]["measured"] == 2
 
 

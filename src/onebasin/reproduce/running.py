@@ -1,17 +1,12 @@
-"""From an entry to its table: train what is not trained yet, measure what is not measured yet, write after each step.
-
-On a GPU rows are measured side by side, each in a process of its own: small models keep the host busier than the GPU.
-"""
+"""From an entry to its table: train what is not trained yet, measure what is not measured yet, write after each."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,16 +16,15 @@ from transformers import PreTrainedModel
 
 from onebasin.checkpoint import whole_folder
 from onebasin.demo.training import no_bars
-from onebasin.errors import OnebasinError
 from onebasin.methods.method import Tick, silent
 from onebasin.reproduce.data import needed, prepare, read
 from onebasin.reproduce.folder import MADE, discard, found_before, trained_before, write_json
-from onebasin.reproduce.measuring import measure_row
 from onebasin.reproduce.models import fresh
 from onebasin.reproduce.parts import renew
 from onebasin.reproduce.plan import Entry, Member, Plan, Row, Training
 from onebasin.reproduce.tables import draw, report_of, table_of
 from onebasin.reproduce.training import train
+from onebasin.reproduce.workers import Result, attempt, processes, result_of
 
 AT_ONCE = 8  # rows measured side by side on a GPU
 
@@ -71,7 +65,7 @@ class Run:
         self.trained: dict[str, float] = {}  # seconds
         self.ready: dict[str, dict[str, Any]] = {}  # trained models, with their settings
         self.begun: set[str] = set()
-        self.waiting: dict[Future[dict[str, Any] | str], Row] = {}
+        self.waiting: dict[Future[Result], Row] = {}
 
     def train(self, training: Training) -> None:
         """The models of a training that are not in the folder yet, all at once."""
@@ -121,14 +115,14 @@ class Run:
     def collect(self, *, wait: bool = False) -> None:
         """Take the results of rows that are done, or of all."""
         for future in as_completed(self.waiting) if wait else [x for x in self.waiting if x.done()]:
-            self._keep(self.waiting[future], _result(future))
+            self._keep(self.waiting[future], result_of(future))
         self.waiting = {} if wait else {x: row for x, row in self.waiting.items() if row.key not in self.done}
 
     @property
     def done(self) -> set[str]:
         return {*self.results, *self.failed}
 
-    def _keep(self, row: Row, result: dict[str, Any] | str) -> None:
+    def _keep(self, row: Row, result: Result) -> None:
         if isinstance(result, str):
             self.failed[row.key] = result
             warnings.warn(f"{row.group}, {row.label}: {result}", stacklevel=2)
@@ -161,44 +155,6 @@ def name_of(device: torch.device) -> str:
     return (
         torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {os.cpu_count()} processors"
     )
-
-
-def attempt(row: Row, out: Path, device: torch.device, tick: Tick = silent) -> dict[str, Any] | str:
-    """A row, or why there is none: one that fails does not end the others."""
-    try:
-        return measure_row(row, out, device, tick)
-    except (OnebasinError, RuntimeError) as error:  # of torch, too: a GPU that is full, a solver that fails
-        return f"{type(error).__name__}: {error}".replace("\n", "; ")
-
-
-def _result(future: Future[dict[str, Any] | str]) -> dict[str, Any] | str:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return "its process was killed"
-
-
-@contextmanager
-def processes(workers: int) -> Iterator[ProcessPoolExecutor | None]:
-    """Processes that measure rows, or none where one at a time is best; an interrupted run does not wait for them."""
-    if workers < 2:
-        yield None
-        return
-    before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (workers,))
-    try:
-        yield pool
-    except BaseException:
-        for child in set(multiprocessing.active_children()) - before:
-            child.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _begin(workers: int) -> None:
-    """Each process has its share of the processors."""
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
 
 
 @contextmanager

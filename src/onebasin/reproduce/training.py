@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.functional import cross_entropy, linear
 from transformers import PreTrainedModel
 
 from onebasin.methods.method import Tick
-from onebasin.reproduce.data import Tensors, normalised
+from onebasin.reproduce.batches import Batch, endless, held_back
+from onebasin.reproduce.data import Tensors
 from onebasin.reproduce.plan import Course
-from onebasin.tasks import crop_and_flip
 
 WARM_UP, CLIP = 0.05, 1.0  # share of the steps; largest norm of the gradient
-GREY = (0.299, 0.587, 0.114)
-HELD = 64  # windows of the validation text
-Batch = tuple[dict[str, Tensor], Tensor]  # inputs and labels, (models, samples, ...)
 
 
 class SideBySide:
@@ -146,8 +143,8 @@ def train(
     """Train them all; the weights of `models` are where they begin, and each seed orders the data its own way."""
     side = SideBySide(models, device)
     optimizer = _optimizer(side, course)
-    batches = _batches(data, length, course.batch, seeds, device)
-    best = Best(side, list(_held(data, length, len(seeds), device)), course.patience) if course.patience else None
+    batches = endless(data, length, course.batch, seeds, device)
+    best = Best(side, list(held_back(data, length, len(seeds), device)), course.patience) if course.patience else None
     for step in range(course.steps):
         for group in optimizer.param_groups:
             group["lr"] = course.lr * rate(step, course.steps)
@@ -191,50 +188,3 @@ def _optimizer(side: SideBySide, course: Course) -> torch.optim.Optimizer:
         return torch.optim.AdamW(side.flat.values(), lr=course.lr, weight_decay=course.decay, fused=fused)
     decayed: dict[str, Any] = {"params": [side.flat["matrices"]], "weight_decay": course.decay}
     return torch.optim.Adam([decayed, {"params": [side.flat["vectors"]]}], lr=course.lr, fused=fused)
-
-
-def _batches(
-    data: Tensors, length: int | None, size: int, seeds: Sequence[int], device: torch.device
-) -> Iterator[Batch]:
-    orders = [Generator().manual_seed(seed) for seed in seeds]
-    if "train.ids" in data:
-        ids, window = data["train.ids"].to(device), torch.arange((length or 0) + 1, device=device)
-        while True:
-            starts = torch.stack([torch.randint(len(ids) - len(window), (size,), generator=g) for g in orders])
-            yield _window(ids, starts.to(device), window)
-    pixels, labels = data["train.pixels"].to(device), data["train.labels"].to(device)
-    drawn = Generator(device).manual_seed(seeds[0])
-    while True:
-        epochs = torch.stack([torch.randperm(len(labels), generator=g) for g in orders]).to(device)
-        for rows in epochs[:, : len(labels) // size * size].split(size, 1):
-            augmented = jitter(crop_and_flip(pixels[rows.flatten()] / 255, drawn), drawn)
-            yield {"pixel_values": normalised(augmented).unflatten(0, rows.shape)}, labels[rows]
-
-
-def _held(data: Tensors, length: int | None, models: int, device: torch.device) -> Iterator[Batch]:
-    """Windows of the validation text, side by side, the same for every model."""
-    ids, window = data["valid.ids"].to(device), torch.arange((length or 0) + 1, device=device)
-    count = min(HELD, len(ids) // len(window))
-    starts = torch.arange(count, device=device) * ((len(ids) - len(window)) // count)
-    for part in starts.split(16):
-        yield _window(ids, part.expand(models, -1), window)
-
-
-def _window(ids: Tensor, starts: Tensor, window: Tensor) -> Batch:
-    found = ids[starts[..., None] + window].long()
-    return {"input_ids": found[..., :-1]}, found[..., 1:].contiguous()
-
-
-def jitter(pixels: Tensor, generator: Generator) -> Tensor:
-    """Brightness, contrast, saturation: away from black, from the mean grey, from the grey picture, or towards it."""
-
-    def grey(x: Tensor) -> Tensor:
-        return (x * torch.tensor(GREY, device=x.device)[:, None, None]).sum(1, keepdim=True)
-
-    centres: tuple[Callable[[Tensor], Tensor], ...] = (
-        torch.zeros_like, lambda x: grey(x).mean((2, 3), keepdim=True), grey,
-    )  # fmt: skip
-    for centre in centres:
-        factor = 0.6 + 0.8 * torch.rand(len(pixels), 1, 1, 1, generator=generator, device=pixels.device)
-        pixels = torch.lerp(centre(pixels), pixels, factor).clamp(0, 1)
-    return pixels
