@@ -9,6 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -55,5 +56,12 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor | None]:
 
 
 def _begin(workers: int) -> None:
-    """Each process has its share of the processors."""
+    """Each process has its share of the processors, and none outlives the one that began it, however that ended."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
