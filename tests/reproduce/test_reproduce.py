@@ -21,7 +21,7 @@ def small(monkeypatch):
 def made(cli, out, *more):
     code, text, err = cli("reproduce", "small", "-o", out, "--quiet", "--device", "cpu", *more)
     assert code == 0, err
-    return text, json.loads((out / "results.json").read_text())
+    return text, json.loads((out / "small.json").read_text())
 
 
 def test_a_table_with_the_published_numbers_beside_ours(cli, tmp_path):
@@ -34,10 +34,10 @@ def test_a_table_with_the_published_numbers_beside_ours(cli, tmp_path):
         for path in ("circuit", "factor"):
             each = [row["paths"][path]["barrier"] for row in report["rows"].values() if row["label"] == line["label"]]
             assert line["paths"][path]["barrier"]["each"] == each
-    table = (tmp_path / "out" / "table.md").read_text()
+    table = (tmp_path / "out" / "small.md").read_text()
     assert f"| {GROUP} | weight | 0.36 ± 0.01 |" in table
     assert "0.36 ± 0.01" in text
-    assert "<svg" in (tmp_path / "out" / "figure.svg").read_text()
+    assert "<svg" in (tmp_path / "out" / "small.svg").read_text()
     ends = {tuple(row["models"]): row["paths"]["factor"]["ends"] for row in report["rows"].values()}
     assert len(ends) == 2
     assert ends["small-0", "small-1"] != ends["small-2", "small-3"]
@@ -71,9 +71,11 @@ def test_a_run_that_is_stopped_leaves_a_whole_report_and_goes_on(cli, tmp_path, 
 
     monkeypatch.setattr(workers, "measure_row", stopped)
     assert cli("reproduce", "small", "-o", out, "--seeds", 1, "--quiet", "--device", "cpu")[0] == 130
-    report = json.loads((out / "results.json").read_text())
+    report = json.loads((out / "small.json").read_text())
     assert (report["measured"], report["of"]) == (1, 2)
-    assert "not measured yet" in (out / "table.md").read_text()
+    assert "not measured yet" in (out / "small.md").read_text()
+    assert cli("reproduce", "small", "-o", out, "--seeds", 1, "--quiet", "--device", "cpu")[0] == 130
+    assert json.loads((out / "small.json").read_text())["measured"] == 1  # what was there is not forgotten
     monkeypatch.setattr(workers, "measure_row", real)
     assert made(cli, out, "--seeds", 1)[1]["measured"] == 2
 
@@ -83,6 +85,15 @@ def test_data_that_are_not_there_are_asked_for_before_any_work(cli, tmp_path):
     assert code == 2
     assert "cifar10_jpeg.npz or cifar10_train.npz" in err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_holds_other_things_is_left_alone(cli, tmp_path):
+    (tmp_path / "note.txt").write_text("mine")
+    for out in (tmp_path, tmp_path / "note.txt"):
+        code, _, err = cli("reproduce", "small", "-o", out)
+        assert code == 2
+        assert "holds other things" in err
+    assert [file.name for file in tmp_path.iterdir()] == ["note.txt"]
 
 
 @pytest.mark.parametrize(

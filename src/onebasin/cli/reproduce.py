@@ -38,7 +38,8 @@ def reproduce(
 ) -> None:
     """Train the models of a paper's table, align them, measure, and print published beside ours.
 
-    OUT holds results.json and table.md, both whole at any time, figure.svg at the end, and all models.
+    OUT holds NAME.json and NAME.md, both whole at any time, NAME.svg at the end, and all models.  Entries
+    share models that are the same: give them one folder.
     """
     from onebasin.reproduce.registry import ENTRIES, entry_of
 

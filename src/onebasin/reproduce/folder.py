@@ -9,8 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from onebasin.checkpoint import json_text
+from onebasin.errors import BadOutput
 
+MODELS = "models"  # in every folder of this verb, from its beginning
 MADE = "made.json"  # beside a trained model: the settings it was made with
+
+
+def check_folder(out: Path) -> None:
+    """Refuse a place that holds other things."""
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MODELS).is_dir())):
+        step = "give another --out: a new folder, or one that onebasin reproduce wrote"
+        raise BadOutput(f"{out} holds other things", expected=f"nothing, or a folder {MODELS}", next_step=step)
 
 
 def write_json(file: Path, value: Any) -> None:

@@ -18,7 +18,7 @@ from onebasin.checkpoint import whole_folder
 from onebasin.demo.training import no_bars
 from onebasin.methods.method import Tick, silent
 from onebasin.reproduce.data import needed, prepare, read
-from onebasin.reproduce.folder import MADE, discard, found_before, trained_before, write_json
+from onebasin.reproduce.folder import MADE, MODELS, check_folder, discard, found_before, trained_before, write_json
 from onebasin.reproduce.models import fresh
 from onebasin.reproduce.parts import renew
 from onebasin.reproduce.plan import Entry, Member, Plan, Row, Training
@@ -38,11 +38,13 @@ def reproduce(
     names = dict.fromkeys(training.data for training in plan.trainings)
     for name in names:
         needed(name, data)
+    check_folder(out)
+    (out / MODELS).mkdir(parents=True, exist_ok=True)
+    run = Run(entry, budget, plan, out, device, tick)
+    run.report()
     for name in names:
         tick(f"reading {name}")
         prepare(name, data, out / "data" / f"{name}.safetensors")
-    (out / "models").mkdir(parents=True, exist_ok=True)
-    run = Run(entry, budget, plan, out, device, tick)
     workers = at_once or (AT_ONCE if device.type == "cuda" else 1)
     with processes(workers) as pool:
         for training in plan.trainings:
@@ -53,32 +55,34 @@ def reproduce(
 
 
 class Run:
-    """One run of an entry: `results` by the key of their row, written to results.json and table.md after each.
+    """One run of an entry: `results` by the key of their row, written to NAME.json and NAME.md after each.
 
     While rows are measured by other processes, the next models train.
     """
 
     def __init__(self, entry: Entry, budget: str, plan: Plan, out: Path, device: torch.device, tick: Tick) -> None:
         self.entry, self.budget, self.plan, self.out, self.device, self.tick = entry, budget, plan, out, device, tick
-        self.results: dict[str, dict[str, Any]] = {}
+        self.made = {x.name: training.settings(x) for training in plan.trainings for x in training.members}
+        kept = {row.key: found_before(self._file(row), self._settings(row)) for row in plan.rows}
+        self.results = {key: result for key, result in kept.items() if result is not None}
         self.failed: dict[str, str] = {}
         self.trained: dict[str, float] = {}  # seconds
-        self.ready: dict[str, dict[str, Any]] = {}  # trained models, with their settings
-        self.begun: set[str] = set()
+        self.ready: set[str] = set()  # trained models
+        self.begun = set(self.results)
         self.waiting: dict[Future[Result], Row] = {}
 
     def train(self, training: Training) -> None:
         """The models of a training that are not in the folder yet, all at once."""
-        begin, folder = time.perf_counter(), self.out / "models"
-        missing = [x for x in training.members if not trained_before(folder / x.name, training.settings(x))]
+        begin, folder = time.perf_counter(), self.out / MODELS
+        missing = [x for x in training.members if not trained_before(folder / x.name, self.made[x.name])]
         if missing:
             for member, model in zip(missing, self._trained(training, missing), strict=True):
                 discard(folder / member.name)
                 with whole_folder(folder / member.name) as target, no_bars():
                     model.save_pretrained(target)
-                    write_json(target / MADE, training.settings(member))
+                    write_json(target / MADE, self.made[member.name])
             self.trained[missing[0].name] = time.perf_counter() - begin
-        self.ready |= {member.name: training.settings(member) for member in training.members}
+        self.ready |= {member.name for member in training.members}
 
     def _trained(self, training: Training, members: Sequence[Member]) -> list[PreTrainedModel]:
         models = []
@@ -86,7 +90,7 @@ class Run:
             torch.manual_seed(member.seed)
             models.append(fresh(training.model))
             if training.base is not None and member.fresh is not None:
-                renew(models[-1], self.out / "models" / training.base, member.fresh)
+                renew(models[-1], self.out / MODELS / training.base, member.fresh)
         tensors = read(self.out / "data" / f"{training.data}.safetensors")
         seeds, length = [member.seed for member in members], training.model.get("length")
 
@@ -100,13 +104,10 @@ class Run:
     def begin_rows(self, pool: ProcessPoolExecutor | None) -> None:
         """All rows whose models are there, and which are not measured yet: here and now, or by the processes."""
         for row in self.plan.rows:
-            if row.key in self.begun or not set(row.models) <= set(self.ready):
+            if row.key in self.begun or not set(row.models) <= self.ready:
                 continue
             self.begun.add(row.key)
-            kept = found_before(self._file(row), self._settings(row))
-            if kept is not None:
-                self.results[row.key] = kept
-            elif pool is None:
+            if pool is None:
                 self._keep(row, attempt(row, self.out, self.device, self.tick))
             else:
                 self.waiting[pool.submit(attempt, row, self.out, self.device)] = row
@@ -134,7 +135,7 @@ class Run:
 
     def _settings(self, row: Row) -> dict[str, Any]:
         """All that a row depends on, its models among them."""
-        return {**row.settings(), "trained": [self.ready[name] for name in row.models]}
+        return {**row.settings(), "trained": [self.made[name] for name in row.models]}
 
     def _file(self, row: Row) -> Path:
         return self.out / "rows" / f"{row.key}.json"
@@ -144,10 +145,11 @@ class Run:
         report = report_of(
             self.entry, self.budget, self.plan, self.results, self.failed, self.trained, name_of(self.device)
         )
-        write_json(self.out / "results.json", report)
-        (self.out / "table.md").write_text(table_of(report), encoding="utf-8")
+        name = self.entry.name
+        write_json(self.out / f"{name}.json", report)
+        (self.out / f"{name}.md").write_text(table_of(report), encoding="utf-8")
         if drawn:
-            draw(report, self.out / "figure.svg")
+            draw(report, self.out / f"{name}.svg")
         return report
 
 
