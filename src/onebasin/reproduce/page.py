@@ -18,13 +18,13 @@ ELSEWHERE = (  # what else the papers show: what it is, what they find, ours or 
      "[measured](learning-measured.md#what-matters)"),
     ("first paper, three models on the simplex", "a figure, no numbers", "[many models](many.md)"),
     ("first paper, models of unequal width", "near zero, a figure", "[unequal sizes](sizes.md)"),
-    ("second paper: ViT and BERT with rotary positions", "as GPT-2",
-     "not possible here: transformers has no such classes that are equal in all else"),
+    ("second paper: ViT and BERT with rotary positions", "the same four protocols (second-hand)",
+     "not measured yet: none of our tables of ViT or BERT has both kinds of positions with all else equal"),
     ("second paper: ImageNet, WikiText-103, 1BW, Enwik8, IMDB, DBPedia", "ranges of axes only",
      "not possible here: these data are not at hand"),
     ("second paper: all 24 orders of 4 heads", "stage one is near the best (second-hand)", MISSING),
-    ("third paper: ViT-L on ImageNet", "at least 69 % along the path", "not possible here: no ImageNet"),
-    ("third paper: models of a billion weights", "small barriers", "not possible here: no such pairs"),
+    ("third paper: ViT-L on ImageNet", "at least 69 % along the path (abstract)", "not possible here: no ImageNet"),
+    ("third paper: models of a billion weights", "small barriers (abstract)", MISSING),
 )  # fmt: skip
 
 
