@@ -13,7 +13,7 @@ that begin anywhere, and the Xavier start for the ViTs alone (the others start a
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from _train import DEVIATION, MEAN, fit, write_preprocessor
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 WINDOW, WORDS, VOCABULARY = 256, 64, 4096
-GREY = (0.299, 0.587, 0.114)
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 EPOCH = 50_000 // 128
 Batch = tuple[dict[str, Any], Any]  # inputs, labels
@@ -108,6 +107,7 @@ def images(size: int, seed: int, device: str, limit: int | None) -> tuple[Iterat
     import load
     import torch
 
+    from onebasin.reproduce.batches import jitter
     from onebasin.tasks import crop_and_flip
 
     def split(name: str) -> tuple[Any, Any]:
@@ -127,20 +127,6 @@ def images(size: int, seed: int, device: str, limit: int | None) -> tuple[Iterat
 
     test = zip(*(x.split(500) for x in split("test")), strict=True)
     return batches(), [(normal(pixels / 255), labels) for pixels, labels in test]
-
-
-def jitter(pixels: Any, generator: Any) -> Any:
-    """Brightness, contrast, saturation: away from black, from the mean grey, from the grey picture, or towards it."""
-    import torch
-
-    def grey(x: Any) -> Any:
-        return (x * torch.tensor(GREY, device=x.device)[:, None, None]).sum(1, keepdim=True)
-
-    centres: tuple[Callable[[Any], Any], ...] = (torch.zeros_like, lambda x: grey(x).mean((2, 3), keepdim=True), grey)
-    for centre in centres:
-        factor = 0.6 + 0.8 * torch.rand(len(pixels), 1, 1, 1, generator=generator, device=pixels.device)
-        pixels = torch.lerp(centre(pixels), pixels, factor).clamp(0, 1)
-    return pixels
 
 
 def windows(size: int, seed: int, device: str, limit: int | None) -> tuple[Iterator[Batch], list[Batch]]:

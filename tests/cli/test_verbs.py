@@ -31,6 +31,9 @@ VERBS = {
         "--length", "--start", "--steps", "--learn", "--universe", "--device", "--memory", "--dtype",
         "--max-shard-size", "--set", "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite",
     },
+    "reproduce": {
+        "name", "--out", "-o", "--budget", "--seeds", "--data", "--device", "--at-once", "--list", "--json", *WATCHED,
+    },
     "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite"},
     "verify": {"a", "--revision", "--seed", "--json", *WATCHED},
     "widen": {"a", "--out", "-o", "--set", "--extra", "--revision", "--json", *WATCHED, "--overwrite"},

@@ -145,7 +145,9 @@ def test_of_several_processes_the_first_is_watched(capsys, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("verb", ["", "align", "barrier", "demo", "inspect", "merge", "run", "verify", "widen"])
+@pytest.mark.parametrize(
+    "verb", ["", "align", "barrier", "demo", "inspect", "merge", "reproduce", "run", "verify", "widen"]
+)
 def test_help_has_a_short_name(cli, verb):
     words = [verb] if verb else []
     assert cli(*words, "-h") == cli(*words, "--help")

@@ -30,10 +30,10 @@ LAYERS = (  # a module imports only from layers above its own, and from packages
     ("match", "moving", "learn", "papers"),
     ("methods",),
     ("report", "recipes"),
-    ("api", "demo", "cli"),
+    ("api", "demo", "reproduce", "cli"),
 )
 ORDER = tuple(package for layer in LAYERS for package in layer)
-KNOW_NAMES = ("archs", "demo", "cli", "papers")  # the only ones that may speak of architectures
+KNOW_NAMES = ("archs", "demo", "reproduce", "cli", "papers")  # the only ones that may speak of architectures
 FREE_OF_TORCH = (  # packages and modules: not even inside a function
     "errors", "names", "families", "options", "spec", "archs", "ensemble/compatibility", "ensemble/inspection",
     "ensemble/words", "match/options", "learn/options", "papers/options",

@@ -24,6 +24,7 @@ from onebasin.cli.demo import demo
 from onebasin.cli.eval import evaluate
 from onebasin.cli.inspect import inspect
 from onebasin.cli.recipe import run
+from onebasin.cli.reproduce import reproduce
 from onebasin.cli.verify import verify
 from onebasin.cli.widen import widen
 from onebasin.errors import BadOutput, BrokenPromise, OnebasinError, Stopped
@@ -42,7 +43,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Align, interpolate and merge independently trained Transformers through the symmetries of their weights.",
 )
-for verb in (inspect, verify, align, barrier, merge, evaluate, widen, run, demo):
+for verb in (inspect, verify, align, barrier, merge, evaluate, widen, run, demo, reproduce):
     app.command("eval" if verb is evaluate else None, epilog=METHODS if verb in (align, merge) else None)(verb)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from onebasin.alignment import Alignment
 from onebasin.ensemble.aligned import Move
 from onebasin.errors import NotInFamily
-from onebasin.families import ORTHOGONAL_ONES, Family
+from onebasin.families import ORTHOGONAL_ONES, Family, meet
 from onebasin.learn.options import LearnedMatching
 from onebasin.moving.latents import LATENTS, CayleyChart, Chart, Latent
 from onebasin.moving.stacks import free_gains, group_of, stacks
@@ -38,7 +38,8 @@ class Beside:
 @dataclass(frozen=True)
 class Variation:
     """`law` draws λ in place of the one in the options; `latents` are the coordinates of each family, and `rotation`
-    makes the chart of orthogonal matrices; `scale` adds one positive number on what writes the streams; `beside` runs
+    makes the chart of orthogonal matrices; `largest` is the largest family that a group of spaces may have, where that
+    is not its own; `scale` adds one positive number on what writes the streams; `beside` runs
     beside the steps.  `move` makes what moves a model of where it began, the correction as it was learned, its nearest
     member of the families, and the scale; `exact` is False where the moved model is not the same function any more.
     """
@@ -46,6 +47,7 @@ class Variation:
     law: Law | None = None
     latents: Mapping[Family, Callable[..., Latent]] = field(default_factory=lambda: LATENTS)
     rotation: Callable[[], Chart] = CayleyChart
+    largest: Mapping[str, Family] = field(default_factory=dict)
     scale: bool = False
     beside: Callable[[nn.ModuleList], Beside] = Beside
     move: Callable[[Alignment, Alignment, Alignment, float], Move] = lambda base, _, nearest, scale: Move(
@@ -68,9 +70,9 @@ def latents_of(spec: ModelSpec, options: LearnedMatching, variation: Variation) 
     rotation, moves = variation.rotation(), bool(options.recentre_every)
     for stack in stacks(spec):
         group = group_of(spec, stack.spaces[0])
-        if group in asked and stack.family in variation.latents and stack.size > 1:
-            kind = variation.latents[stack.family]
-            latents[stack.name] = kind(stack.family, stack.size, stack.fibres, rotation, moves)
+        family = meet((stack.family, variation.largest.get(group, stack.family)))
+        if group in asked and family in variation.latents and stack.size > 1:
+            latents[stack.name] = variation.latents[family](family, stack.size, stack.fibres, rotation, moves)
             learning.add(group)
     if variation.scale:
         _check_scalable(spec)

@@ -49,6 +49,9 @@ class Learned(LearnedMatching, Method):
         if self.two_sided and self.paper.permutations == "soft":
             step = "learn one side, or keep permutations frozen or straight-through"
             raise BadRecipe("paper.permutations cannot be soft with two sides: they have no inverse", next_step=step)
+        if self.paper.residual == "permutation" and self.paper.permutations == "frozen":
+            step = "set paper.permutations to straight-through or soft"
+            raise BadRecipe("paper.residual cannot be permutation while permutations are frozen", next_step=step)
         if self.paper.law is not None and self.law != "auto":
             raise BadRecipe("paper.law takes the place of law", found=self.law, next_step="leave one of them out")
 

@@ -58,6 +58,8 @@ class PaperLearning(Options):
         1, "near-a" uniform on [0.2, 0.5]; in place of `law` of the method.
     permutations: "frozen", "straight-through" (first paper, algorithm 1) or "soft" (appendix C.2: doubly stochastic, so
         the end point is not B any more), of the groups heads and units where these learn.
+    residual: "orthogonal" (rotations) or "permutation", for the stream, where permutations learn: the first paper's
+        comparison with order alone.
     assign_every: straight-through assignments are solved again every so many steps, beside the run.
     sinkhorn, noise: iterations, and the coefficient ε of the start, of soft permutations.
     rotation: the chart of rotations.
@@ -66,6 +68,7 @@ class PaperLearning(Options):
 
     law: Literal["half", "full", "normal", "near-a"] | None = None
     permutations: Literal["frozen", "straight-through", "soft"] = "frozen"
+    residual: Literal["orthogonal", "permutation"] = "orthogonal"
     assign_every: Count = 10
     sinkhorn: Count = 20
     noise: Size = 0.01

@@ -16,6 +16,7 @@ from onebasin.ensemble.aligned import Move
 from onebasin.families import Family
 from onebasin.learn.variation import Variation
 from onebasin.linalg import polar, skew
+from onebasin.match.options import LARGEST
 from onebasin.match.strategy import CircuitMoment, Strategy
 from onebasin.match.stream import circuit_cross
 from onebasin.match.units import solve_units
@@ -112,4 +113,5 @@ def variation_of(paper: PaperLearning, seed: int = 0) -> Variation:
         whole = nearest.compose(base)
         return RelaxedMove(alignment=whole, base=base, correction=correction, scale=scale, exact=exact)
 
-    return Variation(law, latents, CHARTS[paper.rotation], paper.scale, move=moved, exact=exact, **beside)
+    largest = {"residual": LARGEST[paper.residual]}
+    return Variation(law, latents, CHARTS[paper.rotation], largest, paper.scale, move=moved, exact=exact, **beside)

@@ -1,0 +1,74 @@
+"""`onebasin reproduce NAME -o OUT`: a table or figure of a paper, published beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onebasin.cli.output import console, print_json, print_table
+from onebasin.cli.recipe import Device, Json
+from onebasin.cli.watching import LogFile, Quiet, Verbose, Watching, watch
+from onebasin.errors import OnebasinError
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which table or figure; see --list.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder; parts of it that an earlier run finished are kept.")
+    ] = None,
+    budget: Annotated[
+        str, typer.Option(help="tiny (made-up data, minutes on a CPU), small (minutes on a GPU) or paper.")
+    ] = "tiny",
+    seeds: Annotated[int, typer.Option(min=1, help="Pairs of models, or copies of one.")] = 3,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with cifar10_*.npz, tiny_shakespeare.txt, wikitext-2; tiny needs none.")
+    ] = None,
+    device: Device = None,
+    at_once: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rows measured side by side, each in a process.", show_default="8 on a GPU, else 1"),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List all names and exit.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_file: LogFile = None,
+) -> None:
+    """Train the models of a paper's table, align them, measure, and print published beside ours.
+
+    OUT holds NAME.json and NAME.md, both whole at any time, NAME.svg at the end, and all models.  Entries
+    share models that are the same: give them one folder.
+    """
+    from onebasin.reproduce.registry import ENTRIES, entry_of
+
+    if listed:
+        print_table(("name", "what it is"), [(entry.name, entry.title) for entry in ENTRIES.values()],
+                    left=("name", "what it is"))  # fmt: skip
+        return
+    if name is None or out is None:
+        raise OnebasinError(
+            "reproduce needs a name and a folder", next_step="onebasin reproduce NAME -o OUT, or --list"
+        )
+    entry = entry_of(name, budget)
+    with watch(Watching(quiet, verbose, log_file)) as (watched, _):
+        watched.tick("loading torch and transformers")
+        from onebasin.processes.devices import pick_device
+        from onebasin.reproduce.running import reproduce as make
+
+        report = make(entry, budget, seeds, out, data, pick_device(device or "auto"), watched.tick, at_once)
+    if json:
+        print_json(report)
+    else:
+        _print(report, out)
+
+
+def _print(report: dict[str, Any], out: Path) -> None:
+    from onebasin.reproduce.tables import HEADER, cells
+
+    console.print(report["title"])
+    print_table(HEADER, [cells(line) for line in report["table"]], left=HEADER[:2])
+    for row, why in report["failed"].items():
+        console.print(f"not measured: {row}: {why}")
+    console.print(f"{report['differs']}\nwritten to {out}")

@@ -1,0 +1,92 @@
+"""One row of a table: two trained models, a method, and the loss on the paths between them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from onebasin.checkpoint import Checkpoint
+from onebasin.ensemble.aligned import Aligned
+from onebasin.ensemble.ensemble import Ensemble
+from onebasin.landscape import Curve, measure
+from onebasin.match.many import as_they_are
+from onebasin.methods.learned import Learned, held_back
+from onebasin.methods.method import Job, Tick, silent
+from onebasin.methods.registry import read_method
+from onebasin.papers.analysis import analyse
+from onebasin.paths import path_between
+from onebasin.reproduce.data import as_task, read
+from onebasin.reproduce.plan import Row
+from onebasin.spec import Tokens
+from onebasin.tasks import Task, training
+
+BATCH, ON_GPU = 64, 500
+
+
+def measure_row(row: Row, out: Path, device: torch.device, tick: Tick = silent) -> dict[str, Any]:
+    """Align, then measure every path on the test split; plain data."""
+    begin = time.perf_counter()
+    models = [Checkpoint.open(out / "models" / name) for name in row.models]
+    tensors, reads = read(out / "data" / f"{row.data}.safetensors"), models[0].spec.reads
+    length = reads.positions if isinstance(reads, Tokens) else None
+    train = as_task(row.data, tensors, "train", length, row.train_samples)
+    aligned, turned = align(row, models, train, device, tick)
+    seconds = time.perf_counter() - begin
+    test = as_task(row.data, tensors, "test", length, row.samples).to(device)
+    size = (ON_GPU if device.type == "cuda" else BATCH) // (8 if length else 1)
+    curves = {}
+    for name in row.paths:
+        tick(f"{name} path of {row.label}")
+        path = path_between(name, *aligned.models)
+        found = measure(path, test, row.points, batch_size=size, device=device)
+        assert isinstance(found, Curve)
+        curves[name] = plain(found)
+    course = aligned.course.get("learning", {})
+    about = {key: course[key] for key in ("midpoint", "barrier", "best_step") if key in course}
+    times = {"seconds": seconds, "all_seconds": time.perf_counter() - begin}
+    return {"paths": curves, "learning": about, "turned": turned, "weakest": min(map(weakest, models)), **times}
+
+
+def weakest(model: Checkpoint) -> float:
+    """The smallest matrix of a model against the middle one, by the size of entries: near zero where a layer died."""
+    matrices = [model[name] for name, leaf in model.spec.leaves.items() if len(leaf.shape) > 1]
+    sizes = [float(x.square().mean().sqrt()) for x in matrices]
+    return min(sizes) / median(sizes)
+
+
+def align(
+    row: Row, models: list[Checkpoint], train: Task, device: torch.device, tick: Tick
+) -> tuple[Aligned, dict[str, Any]]:
+    """The models in one basis, by the method of the row; and how far learning turned the stream from its start."""
+    ensemble, job = Ensemble.of(models), Job(device, tick=tick)
+    if not row.method:
+        return as_they_are(ensemble), {}
+    sections = {name: dict(section) for name, section in row.method.items() if name != "method"}
+    method = read_method(row.method["method"], sections, device).resolve(train)
+    if not isinstance(method, Learned):
+        return method.run(ensemble, train, job), {}
+    start = as_they_are(ensemble) if method.start is None else method.start.run(ensemble, train, job)
+    learned = method.refine(start, train, held_back(training(train)), job)
+    found = analyse(start, learned)
+    return learned, {space: found[space]["eigen_angles"] for space in ensemble.spec.streams
+                     if "eigen_angles" in found.get(space, {})}  # fmt: skip
+
+
+def plain(curve: Curve) -> dict[str, Any]:
+    """What a table and a figure need of a curve."""
+    middle = min(range(len(curve.shares)), key=lambda i: abs(curve.shares[i] - 0.5))
+    names = curve.evaluations[0].metrics
+    return {
+        "barrier": curve.barrier,
+        "standard_error": curve.barrier_error,
+        "at": curve.barrier_at,
+        "ends": [curve.evaluations[0].loss, curve.evaluations[-1].loss],
+        "midpoint": curve.evaluations[middle].loss,
+        "shares": list(curve.shares),
+        "losses": [one.loss for one in curve.evaluations],
+        "metrics": {name: [one.metrics[name] for one in curve.evaluations] for name in names},
+    }

@@ -1,0 +1,115 @@
+"""Several models side by side train as each would alone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.func import vmap
+
+from helpers.reproducing import GPT2, LLAMA, NEOX, VIT
+from onebasin.methods.method import silent
+from onebasin.reproduce.models import fresh
+from onebasin.reproduce.plan import Course
+from onebasin.reproduce.training import CLIP, Best, SideBySide, rate, train
+
+CPU = torch.device("cpu")
+
+
+def models(kind, count=2):
+    torch.manual_seed(0)
+    return [fresh(kind) for _ in range(count)]
+
+
+def data(kind):
+    g = torch.Generator().manual_seed(0)
+    if kind is VIT:
+        pixels = torch.randint(256, (20, 3, 16, 16), generator=g, dtype=torch.uint8)
+        return {"train.pixels": pixels, "train.labels": torch.arange(20) % 10}
+    return {f"{split}.ids": torch.randint(256, (200,), generator=g, dtype=torch.uint8) for split in ("train", "valid")}
+
+
+def batch(kind):
+    g = torch.Generator().manual_seed(1)
+    if kind is VIT:
+        return {"pixel_values": torch.randn(2, 4, 3, 16, 16, generator=g)}, torch.randint(10, (2, 4), generator=g)
+    return {"input_ids": torch.randint(256, (2, 4, 8), generator=g)}, torch.randint(256, (2, 4, 8), generator=g)
+
+
+@pytest.mark.parametrize("kind", [VIT, GPT2, NEOX, LLAMA], ids=lambda kind: kind["kind"])
+def test_one_more_axis_gives_the_gradients_of_each_model_alone(kind):
+    side, (inputs, labels) = SideBySide(models(kind), CPU), batch(kind)
+    losses = side._backward(vmap(side._loss, randomness="different"), inputs, labels)
+    found = [side.parameters({name: x.grad[i] for name, x in side.flat.items()}) for i in range(2)]
+    for i, model in enumerate(models(kind)):  # the stock model, with its own convolution
+        one = {name: x[i] for name, x in inputs.items()}
+        loss = torch.nn.functional.cross_entropy(model(**one).logits.flatten(0, -2), labels[i].flatten())
+        loss.backward()
+        torch.testing.assert_close(losses[i], loss.detach())
+        for name, x in model.named_parameters():
+            torch.testing.assert_close(found[i][name], x.grad, atol=1e-6, rtol=1e-4)
+    assert not torch.allclose(losses[0], losses[1])
+
+
+def test_every_gradient_is_cut_by_itself():
+    side = SideBySide(models(VIT), CPU)
+    for x in side.flat.values():
+        x.grad = torch.ones_like(x)
+        x.grad[1] *= 1e-6
+    side.clip()
+    sizes = [math.sqrt(sum(float(x.grad[i].square().sum()) for x in side.flat.values())) for i in range(2)]
+    assert sizes[0] == pytest.approx(CLIP, rel=1e-5)
+    assert 0 < sizes[1] < 1e-3
+
+
+def test_the_l2_term_spares_norms_and_biases():
+    """Without a gradient only decay could move them."""
+    from onebasin.reproduce.training import _optimizer
+
+    side = SideBySide(models(VIT), CPU)
+    optimizer, before = _optimizer(side, Course(1, 8, 0.1, 0.1, "l2")), side.copies()
+    for x in side.flat.values():
+        x.grad = torch.zeros_like(x)
+    optimizer.step()
+    assert side.flat["vectors"].equal(before["vectors"])
+    assert not side.flat["matrices"].equal(before["matrices"])
+    assert all("bias" in name or "norm" in name for name in side.parts["vectors"])
+
+
+def trained(kind, seeds, steps=4, **more):
+    return train(models(kind, len(seeds)), data(kind), kind.get("length"), Course(steps, 8, 1e-2, 0.0, **more), seeds,
+                 CPU, silent)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [VIT, GPT2], ids=lambda kind: kind["kind"])
+def test_training_can_be_repeated_and_depends_on_the_seed(kind):
+    first, again, other = trained(kind, (0, 1)), trained(kind, (0, 1)), trained(kind, (5, 6))
+    for a, b, c in zip(first, again, other, strict=True):
+        weights = [next(x for name, x in model.named_parameters() if x.ndim > 1) for model in (a, b, c)]
+        assert weights[0].equal(weights[1])
+        assert not weights[0].equal(weights[2])
+        assert a.config._attn_implementation == "sdpa"
+
+
+def test_the_rate_warms_up_and_ends_near_nothing():
+    rates = [rate(step, 100) for step in range(100)]
+    assert rates[0] < rates[4]
+    assert rates.index(max(rates)) == 4
+    assert rates[-1] < 1e-3
+
+
+def test_each_model_is_kept_as_it_was_at_its_best(monkeypatch):
+    side = SideBySide(models(GPT2), CPU)
+    best, start = Best(side, [], patience=2), side.copies()
+    heights = iter([[1.0, 5.0], [2.0, 4.0], [3.0, 9.0], [0.0, 9.0]])
+    monkeypatch.setattr(SideBySide, "validate", lambda self, held: torch.tensor(next(heights)))
+    ends = []
+    for _ in range(4):
+        ends.append(best.ended())
+        with torch.no_grad():
+            for x in side.flat.values():
+                x += 1
+    assert ends == [False, False, False, True]  # the first had its time when it would have been better again
+    for kind, x in best.kept.items():
+        torch.testing.assert_close(x - start[kind], torch.tensor([0.0, 1.0])[:, None].expand_as(x))
