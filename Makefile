@@ -17,7 +17,7 @@ test-all: .venv/docs  ## more than CI: every class with every option, ten times 
 test-transformers4: .venv4/installed  ## the same tests on the newest transformers 4, in an environment of its own
 	OMP_NUM_THREADS=1 .venv4/bin/python -m pytest -n 2
 
-mutants: .venv/installed  ## break the code in a hundred small ways: do the tests notice? (an hour or two)
+mutants: .venv/installed  ## break the code in a hundred small ways: do the tests notice? (about an hour)
 	$(PY) tests/mutants.py
 
 lint: .venv/installed  ## style, format, types
@@ -45,7 +45,7 @@ dist: .venv/installed  ## a release in dist/: sdist and wheel, built, looked int
 	$(PY) scripts/release.py
 
 clean:
-	rm -rf .venv .venv4 demo dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv4 .mutants* demo dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: pyproject.toml constraints.txt

@@ -1,8 +1,9 @@
 """Break the code in small ways, one at a time, and see whether a test fails: `make mutants`.
 
 A mutant is a place in `src/onebasin` and other code for it.  It is *killed* if a test fails or never ends, else it has
-*survived*.  First the mirrored tests run (those of `match/solve.py` are in `tests/match`, those of `stock.py` in
-`tests/test_stock.py`), then for a while all others, those first that mention what the module defines.
+*survived*.  First the whole suite runs once and notes which test reaches which line; `.mutants` keeps that until the
+source changes.  Then each mutant meets the tests that reach its line, the most special first, and at last all mirrored
+ones: those of `match/solve.py` are in `tests/match`, those of `options.py` in `tests/test_options.py`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 
+from coverage import CoverageData
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, TESTS = ROOT / "src" / "onebasin", ROOT / "tests"
+DATABASE = ROOT / ".mutants"  # of coverage: lines by test
+MOST = 40  # tests near a mutant, and as many far from it
 ENOUGH = 0.95  # the least share of mutants to be killed
 
 # Mutants that compute the same, by their name, with the reason.  Reviewed by hand: keep it short.
@@ -154,59 +159,96 @@ def mirror(file: Path) -> list[Path]:
     return [place] if place.exists() else []
 
 
-@cache
-def others(file: Path) -> list[Path]:
-    """All other tests; those first that speak of the module or of what it defines."""
-    defined = [n.name for n in ast.parse(file.read_bytes()).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
-    dotted = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
-    words = re.compile(rf"\b({'|'.join(map(re.escape, [dotted, *defined]))})\b")
-    rest = [x for x in sorted(TESTS.rglob("test_*.py")) if not any(x.is_relative_to(m) for m in mirror(file))]
-    return sorted(rest, key=lambda test: -len(words.findall(test.read_text(encoding="utf-8"))))
+class Reached:
+    """Which tests reach which lines.  A test that reaches few lines is special."""
+
+    def __init__(self, lines: dict[Path, dict[int, list[str]]]) -> None:
+        self.lines = {file: {n: [x for x in tests if x] for n, tests in of.items()} for file, of in lines.items()}
+        self.width = Counter(test for of in self.lines.values() for tests in of.values() for test in tests)
+
+    @classmethod
+    def measured(cls, workers: int) -> Reached:
+        """Of the suite as it is, which must be green."""
+        newest = max(file.stat().st_mtime for file in PACKAGE.rglob("*.py"))
+        if not DATABASE.exists() or DATABASE.stat().st_mtime < newest:
+            command = [sys.executable, "-m", "pytest", "-q", f"-n{workers}", f"--cov={PACKAGE}", "--cov-context=test"]
+            settings = {"PYTHONPATH": str(PACKAGE.parent), "OMP_NUM_THREADS": "1", "COVERAGE_FILE": f"{DATABASE}.new"}
+            run = subprocess.run([*command, "--cov-report="], cwd=ROOT, env={**os.environ, **settings}, check=False)
+            if run.returncode:
+                raise SystemExit("the tests fail without any mutant: mend them first")
+            Path(f"{DATABASE}.new").replace(DATABASE)
+        data = CoverageData(str(DATABASE))
+        data.read()
+        return cls({Path(file): _tests_by_line(data, file) for file in data.measured_files()})
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        """Up to 2 · MOST of them: mirrored ones first, then one of every function; special ones first."""
+        found = self._reaching(mutant)
+        place = [str(x.relative_to(ROOT)) for x in mirror(mutant.file)]
+        near = sorted((x for x in found if x.startswith(tuple(place))), key=self._width)
+        far = {x.partition("[")[0]: x for x in sorted(found - set(near), key=self._width, reverse=True)}
+        return near[:MOST] + sorted(far.values(), key=self._width)[:MOST]
+
+    def _width(self, test: str) -> tuple[int, str]:
+        return self.width[test], test
+
+    def _reaching(self, mutant: Mutant) -> set[str]:
+        """Those of its line.  What runs at import has those of the lines that name what it defines, or of its file."""
+        here = self.lines.get(mutant.file, {})
+        if found := set(here.get(mutant.line, ())):
+            return found
+        words = re.compile(rf"\b({'|'.join(map(re.escape, defined(mutant))) or '(?!)'})\b")
+        for file, lines in self.lines.items():
+            for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+                if words.search(text):
+                    found.update(lines.get(number, ()))
+        return found or set(chain(*here.values()))
 
 
-def failure(source: Path, tests: list[Path], seconds: float) -> str | None:
-    """The file of the first test that fails on this copy of the source, "" if none does, None if time runs out."""
+def _tests_by_line(data: CoverageData, file: str) -> dict[int, list[str]]:
+    """Without the part of the test (`|setup`, `|run`, `|teardown`)."""
+    return {line: [x.rpartition("|")[0] for x in found] for line, found in data.contexts_by_lineno(file).items()}
+
+
+def defined(mutant: Mutant) -> list[str]:
+    """The names that the statement around a mutant gives a value, or the function whose head it stands in."""
+    names = []
+    for node in ast.walk(ast.parse(mutant.file.read_bytes())):
+        if isinstance(node, ast.stmt) and node.lineno <= mutant.line <= (node.end_lineno or 0):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names += [x.id for target in targets if target for x in ast.walk(target) if isinstance(x, ast.Name)]
+            names += [node.name] if isinstance(node, ast.FunctionDef) else []
+    return names
+
+
+def passes(source: Path, tests: list[str], seconds: float) -> bool | None:
+    """Whether all tests hold on this copy of the source; None if time runs out."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
     settings = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    running = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True,
+    running = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **settings}, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
     try:
-        out, _ = running.communicate(timeout=seconds)
+        return running.wait(timeout=seconds) == 0
     except subprocess.TimeoutExpired:
         os.killpg(running.pid, signal.SIGKILL)
-        running.communicate()
+        running.wait()
         return None
-    found = re.search(r"^(?:FAILED|ERROR) ([^\s:]+)", out, re.MULTILINE)
-    return "" if running.returncode == 0 else found[1] if found else "tests"
 
 
-def fate(mutant: Mutant, source: Path, seconds: float, limit: float) -> str:
+def fate(mutant: Mutant, tests: list[str], source: Path, limit: float) -> str:
     """Killed, timed out or survived, on a copy of the source that is left as it was."""
     file, original = source / mutant.file.relative_to(PACKAGE.parent), mutant.file.read_bytes()
     file.write_bytes(original[: mutant.start] + mutant.new.encode() + original[mutant.end :])
     try:
-        first = failure(source, tests, seconds) if (tests := mirror(mutant.file)) else ""
-        second = failure(source, others(mutant.file), limit) if first == "" else None
+        held = passes(source, tests, limit) if tests else True
+        if held:
+            near = [str(x.relative_to(ROOT)) for x in mirror(mutant.file)]
+            return "survived" if not near or passes(source, near, limit) is not False else "killed"
     finally:
         file.write_bytes(original)
-    if second and failure(source, [ROOT / second], limit):
-        raise SystemExit(f"{second} fails without any mutant, too: mend it first")
-    return "timed out" if first is None else "killed" if first or second else "survived"
-
-
-def needed(chosen: Iterable[Mutant], source: Path, pool: ThreadPoolExecutor) -> dict[Path, float]:
-    """Seconds that the mirrored tests of each module may take: a few times what they do take, side by side."""
-
-    def allowed(tests: tuple[Path, ...]) -> float:
-        began = time.monotonic()
-        if tests and (wrong := failure(source, list(tests), 3600)) != "":
-            raise SystemExit(f"{wrong} fails without any mutant, too: mend it first")
-        return 60 + 4 * (time.monotonic() - began)
-
-    mirrors = {mutant.file: tuple(mirror(mutant.file)) for mutant in chosen}
-    kinds = sorted(set(mirrors.values()))
-    seconds = dict(zip(kinds, pool.map(allowed, kinds), strict=True))
-    return {file: seconds[tests] for file, tests in mirrors.items()}
+    if held is None:  # only if the tests do end without it
+        return "survived" if passes(source, tests, limit) is None else "timed out"
+    return "killed"
 
 
 def main() -> int:
@@ -215,18 +257,18 @@ def main() -> int:
     ask.add_argument("--seed", type=int, default=0)
     ask.add_argument("--workers", type=int, default=2)
     ask.add_argument("--only", type=Path, nargs="+", default=[PACKAGE], help="files or folders of src/onebasin")
-    ask.add_argument("--limit", type=float, default=240, help="seconds for the tests beyond the mirrored ones")
+    ask.add_argument("--limit", type=float, default=240, help="seconds for the tests of one mutant")
     given = ask.parse_args()
     files = [f for x in given.only for f in ([x.resolve()] if x.is_file() else sorted(x.resolve().rglob("*.py")))]
+    reached = Reached.measured(given.workers)
     chosen, copies, say = sample(files, given.sample, given.seed), queue.SimpleQueue(), partial(print, flush=True)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.workers) as pool:
         for i in range(given.workers):
             copies.put(Path(shutil.copytree(ROOT / "src", Path(folder, str(i)), ignore=lambda *_: ["__pycache__"])))
-        seconds = needed(chosen, Path(folder, "0"), pool)
 
         def one(mutant: Mutant) -> str:
             source = copies.get()
-            found = fate(mutant, source, seconds[mutant.file], given.limit)
+            found = fate(mutant, reached.tests(mutant), source, given.limit)
             copies.put(source)
             say(f"{found:9}  {mutant.file.relative_to(ROOT)}:{mutant.line}  {mutant.name}")
             return found

@@ -82,6 +82,14 @@ def test_the_tests_of_a_module_lie_where_it_lies():
     assert mutants.mirror(mutants.PACKAGE / "maps" / "base.py") == [mutants.TESTS / "maps"]
     assert mutants.mirror(mutants.PACKAGE / "families.py") == [mutants.TESTS / "test_families.py"]
     assert mutants.mirror(mutants.PACKAGE / "errors.py") == []
-    rest = mutants.others(mutants.PACKAGE / "maps" / "base.py")
-    assert rest
-    assert not any(test.is_relative_to(mutants.TESTS / "maps") for test in rest)
+
+
+def test_a_mutant_meets_the_tests_that_reach_its_line(package, monkeypatch):
+    monkeypatch.setattr(mutants, "MOST", 2)
+    file = package / "one.py"
+    file.write_text("LIMIT = 1\ndef f():\n    return LIMIT + 2\n\ndef g():\n    return 3\n")
+    lines = {1: [""], 3: ["t.py::wide", "t.py::far[1]", "t.py::far[2]", "t.py::special"], 6: ["t.py::wide", "t.py::g"]}
+    reached = mutants.Reached({file: lines, package / "two.py": {}})
+    (package / "two.py").write_text("")
+    found = {mutant.line: reached.tests(mutant) for mutant in mutants.mutants_of(file)}
+    assert found == {1: ["t.py::far[1]", "t.py::special"], 3: found[1], 6: ["t.py::g", "t.py::wide"]}

@@ -66,7 +66,7 @@ IMAGE = Variant(
     train={"data": "builtin:shapes:train", "samples": 16000}, test={"data": "builtin:shapes:test", "samples": 1000},
     steps=900, batch=64, lr=2e-3, inputs=500, made_up=2000,
     learn={"steps": 900, "batch": 64, "lr": 6e-3, "eval_every": 50, "paper": {"law": "full"}},
-    auto={"steps": 300, "batch": 64},
+    auto={"steps": 600, "batch": 64},
 )  # fmt: skip
 TEXT = Variant(
     "text", "GPT-2s that write Python, byte by byte", language, metric="bits_per_byte",
