@@ -10,7 +10,6 @@ import itertools
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -163,17 +162,21 @@ def orders(folder: Path, data: Path) -> dict[str, Any]:
     from onebasin.match.pages import Pages
     from onebasin.match.pair import Pair
     from onebasin.match.weights import match_weights
+    from onebasin.papers.orders import head_spaces, reordered
 
     form = opened(folder)
     task = task_for(folder.name, data, form, MODELS[folder.name][3])
     b, _ = plant(form, LEVELS[-1], seed=1)
     pair = Pair.of(form, b)
     found = match_weights(Pages.whole(pair), WeightMatching(spaces=("attention",))).alignment
-    heads = next(space for space in attention_spaces(form.spec) if form.spec.spaces[space].base is None)
-    chosen = tuple(found[heads].tensors()["index"].tolist())
+    heads = head_spaces(form.spec)[0]
+    index = found[heads].tensors()["index"].tolist()
+    chosen = tuple(index)
     barriers = {
-        order: curve(form, transport(b, solved).in_memory(), task).barrier
-        for order, solved in reordered(pair, found, heads)
+        tuple(index[i] for i in order): curve(
+            form, transport(b, reordered(pair, found, heads, order)).in_memory(), task
+        ).barrier
+        for order in itertools.permutations(range(len(index)))
     }
     ranked = sorted(barriers, key=barriers.__getitem__)
     summary = {"ours": chosen, "best": ranked[0], "second": ranked[1], "median": ranked[12], "worst": ranked[-1]}
@@ -188,34 +191,17 @@ def orders(folder: Path, data: Path) -> dict[str, Any]:
     return result
 
 
-def reordered(pair: Any, found: Any, heads: str) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Every order of `heads` with the maps inside them solved for it; all else as it was found."""
-    import torch
-
-    from onebasin import Alignment
-    from onebasin.maps import Permutation
-    from onebasin.match.circuits import inner_spaces
-    from onebasin.match.insides import inside_problem, solve_insides
-
-    family = {space: pair.spec.family(space) for space in pair.spec.spaces}
-    size = pair.spec.spaces[heads].size
-    for order in itertools.permutations(range(size)):
-        maps = {**found.maps, heads: Permutation(torch.tensor(order), torch.ones(size, dtype=torch.float64))}
-        alike, spaces = dict.fromkeys(pair.a, 1.0), inner_spaces(pair.spec, heads)
-        inside = solve_insides([inside_problem(pair, maps, x, family[x], alike) for x in spaces], pair.condition)
-        yield order, Alignment({**maps, **inside}, found.bases)
-
-
 def metrics(zoo: Path) -> dict[str, Any]:
     """How often each metric picks the planted order of heads (and of queries in them), over layers and draws."""
     from onebasin.match.heads import match_heads
     from onebasin.match.pair import Pair
     from onebasin.papers.matching import METRICS
+    from onebasin.papers.orders import head_spaces
 
     result: dict[str, Any] = {"draws": DRAWS}
     for name in MODELS:
         form = opened(zoo / name)
-        heads = [s for s in attention_spaces(form.spec) if form.spec.spaces[s].base is None]
+        heads = head_spaces(form.spec)
         right = {metric: dict.fromkeys(METRIC_LEVELS, 0.0) for metric in METRICS}
         for level, seed in itertools.product(METRIC_LEVELS, range(DRAWS)):
             b, hidden = plant(form, level, seed)

@@ -16,10 +16,10 @@ def test_the_table_of_large_models():
     results = json.loads((ROOT / "benchmarks" / "results" / "large.json").read_text(encoding="utf-8"))["results"]
     lines = []
     for size in (x for x in results.values() if isinstance(x, dict)):
-        for kind, found in (("random", size["random"]), ("planted", size["planted"]["aligned"])):
-            planted = size["planted"] if kind == "planted" else None
+        planted = size.get("planted")
+        for kind, found in (("random", size["random"]), *([("planted", planted["aligned"])] if planted else [])):
             pairs = [f"{found['distance_after']:.3f}", ""]
-            if planted:
+            if kind == "planted":
                 both = planted["found"], planted["known inverse"]
                 pairs = ["{:.5f} ({:.5f})".format(*(x[key] for x in both)) for key in ("distance", "logits")]
             cost = [found["seconds"], found["GPU GB"], found["host GB"]]

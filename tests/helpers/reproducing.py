@@ -7,6 +7,7 @@ from onebasin.reproduce.plan import Course, Entry, Plan, Published, Row, Trainin
 VIT = {"kind": "vit", "width": 8, "layers": 1, "heads": 2, "inner": 8, "image": 16, "patch": 8}
 GPT2 = {"kind": "gpt2", "width": 8, "layers": 2, "heads": 2, "inner": 8, "length": 8}
 NEOX = {**GPT2, "kind": "neox"}
+BERT, ROFORMER = ({**GPT2, "kind": kind, "length": 9} for kind in ("bert", "roformer"))
 LLAMA = {**GPT2, "kind": "llama", "groups": 1}
 GROUP = "drawings"
 

@@ -128,6 +128,6 @@ def test_every_entry_has_a_plan_for_every_budget(monkeypatch):
             assert {name for row in found.rows for name in row.models} <= set(names)
             assert len({row.key for row in found.rows}) == len(found.rows)
             if budget == "tiny":
-                assert {training.data for training in found.trainings} <= {"shapes", "python"}
+                assert {training.data for training in found.trainings} <= {"shapes", "python", "python-gaps"}
         shown = {(row.group, row.label.partition(" @ ")[0]) for budget in BUDGETS for row in entry.plan(budget, 3).rows}
         assert set(entry.published) <= shown

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.func import vmap
 
-from helpers.reproducing import GPT2, LLAMA, NEOX, VIT
+from helpers.reproducing import BERT, GPT2, LLAMA, NEOX, ROFORMER, VIT
 from onebasin.methods.method import silent
 from onebasin.reproduce.models import fresh
 from onebasin.reproduce.plan import Course
@@ -37,7 +37,7 @@ def batch(kind):
     return {"input_ids": torch.randint(256, (2, 4, 8), generator=g)}, torch.randint(256, (2, 4, 8), generator=g)
 
 
-@pytest.mark.parametrize("kind", [VIT, GPT2, NEOX, LLAMA], ids=lambda kind: kind["kind"])
+@pytest.mark.parametrize("kind", [VIT, GPT2, NEOX, LLAMA, BERT, ROFORMER], ids=lambda kind: kind["kind"])
 def test_one_more_axis_gives_the_gradients_of_each_model_alone(kind):
     side, (inputs, labels) = SideBySide(models(kind), CPU), batch(kind)
     losses = side._backward(vmap(side._loss, randomness="different"), inputs, labels)
@@ -47,8 +47,9 @@ def test_one_more_axis_gives_the_gradients_of_each_model_alone(kind):
         loss = torch.nn.functional.cross_entropy(model(**one).logits.flatten(0, -2), labels[i].flatten())
         loss.backward()
         torch.testing.assert_close(losses[i], loss.detach())
+        assert set(found[i]) == {name for name, x in model.named_parameters() if x.requires_grad}
         for name, x in model.named_parameters():
-            torch.testing.assert_close(found[i][name], x.grad, atol=1e-6, rtol=1e-4)
+            torch.testing.assert_close(found[i].get(name), x.grad, atol=1e-6, rtol=1e-4)
     assert not torch.allclose(losses[0], losses[1])
 
 

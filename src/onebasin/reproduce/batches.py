@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Generator, Tensor
 
-from onebasin.reproduce.data import Tensors, normalised
+from onebasin.reproduce.data import Tensors, asked, normalised
 from onebasin.tasks import crop_and_flip
 
 GREY = (0.299, 0.587, 0.114)
@@ -24,7 +24,7 @@ def endless(
         ids, window = data["train.ids"].to(device), torch.arange((length or 0) + 1, device=device)
         while True:
             starts = torch.stack([torch.randint(len(ids) - len(window), (size,), generator=g) for g in orders])
-            yield _window(ids, starts.to(device), window)
+            yield asked(data, ids[starts.to(device)[..., None] + window].long(), orders[0])
     pixels, labels = data["train.pixels"].to(device), data["train.labels"].to(device)
     drawn = Generator(device).manual_seed(seeds[0])
     while True:
@@ -39,13 +39,9 @@ def held_back(data: Tensors, length: int | None, models: int, device: torch.devi
     ids, window = data["valid.ids"].to(device), torch.arange((length or 0) + 1, device=device)
     count = min(HELD, len(ids) // len(window))
     starts = torch.arange(count, device=device) * ((len(ids) - len(window)) // count)
+    drawn = Generator().manual_seed(0)
     for part in starts.split(16):
-        yield _window(ids, part.expand(models, -1), window)
-
-
-def _window(ids: Tensor, starts: Tensor, window: Tensor) -> Batch:
-    found = ids[starts[..., None] + window].long()
-    return {"input_ids": found[..., :-1]}, found[..., 1:].contiguous()
+        yield asked(data, ids[part.expand(models, -1)[..., None] + window].long(), drawn)
 
 
 def jitter(pixels: Tensor, generator: Generator) -> Tensor:

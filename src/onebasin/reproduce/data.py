@@ -9,20 +9,23 @@ import io
 import lzma
 import sysconfig
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Generator, Tensor
 
 from onebasin.errors import BadTask
-from onebasin.tasks import CLASSIFICATION, LANGUAGE, Task
+from onebasin.tasks import CLASSIFICATION, LANGUAGE, MASKED, Task
 from onebasin.tasks.builtin import SHAPES, draw
+from onebasin.tasks.tokens import hide
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of CIFAR-10, by channel
 JPEG_END = b"\xff\xd9"
 WINDOWS = 1000  # of a text, to be measured on
+GAP = 256  # the token after all bytes: what stood here is to be told
 SIDE, DRAWN = 16, {"train": 4000, "test": 500}
 Tensors = dict[str, Tensor]
 
@@ -53,8 +56,16 @@ def prepare(name: str, folder: Path | None, file: Path) -> None:
 
 
 def read(file: Path) -> Tensors:
-    """`train.pixels`, `train.labels`, `test.pixels`, `test.labels`; or `train.ids`, `valid.ids`, `test.ids`."""
+    """`train.pixels`, `train.labels`, `test.pixels`, `test.labels`; or `train.ids`, `valid.ids`, `test.ids`, `gap`."""
     return load_file(file)
+
+
+def asked(data: Tensors, windows: Tensor, drawn: Generator) -> tuple[Tensors, Tensor]:
+    """Of windows of T + 1 tokens: tell each from those before it; or, in texts with a `gap`, what is hidden there."""
+    shown, ahead = windows[..., :-1], windows[..., 1:].contiguous()
+    if "gap" in data:
+        shown, ahead = hide(shown, GAP, torch.rand(shown.shape, generator=drawn).to(shown.device))
+    return {"input_ids": shown.contiguous()}, ahead
 
 
 def normalised(pixels: Tensor) -> Tensor:
@@ -73,7 +84,9 @@ def as_task(name: str, tensors: Tensors, split: str, length: int | None, samples
     room = len(ids) - size - 1
     count = max(1, min(samples or WINDOWS, len(ids) // (size + 1)))
     windows = ids[torch.arange(count)[:, None] * (room // count) + torch.arange(size + 1)]
-    inputs, labels = {"input_ids": windows[:, :-1].contiguous()}, windows[:, 1:].contiguous()
+    inputs, labels = asked(tensors, windows, Generator().manual_seed(0))
+    if "gap" in tensors:
+        return Task(f"{name}:{split}", MASKED, inputs, labels, about)
     tokens = "bytes" if name in IN_BYTES else "tokenizer"
     return Task(f"{name}:{split}", LANGUAGE, inputs, labels, {**about, "tokens": tokens}, ids)
 
@@ -150,13 +163,20 @@ def _split(ids: Tensor) -> Tensors:
     return {"train.ids": ids[:first], "valid.ids": ids[first:second], "test.ids": ids[second:]}
 
 
+def _with_gaps(text: Callable[[Path], Tensors], folder: Path) -> Tensors:
+    """The same bytes, to be filled in."""
+    return {**text(folder), "gap": torch.tensor(GAP)}
+
+
 READERS: dict[str, Callable[[Path], Tensors]] = {
     "shapes": _shapes, "python": _python, "cifar10": _cifar10, "tiny-shakespeare": _shakespeare,
-    "wikitext2": _wikitext2,
+    "wikitext2": _wikitext2, "python-gaps": partial(_with_gaps, _python),
+    "wikitext2-gaps": partial(_with_gaps, _wikitext2),
 }  # fmt: skip
 FILES = {
     "cifar10": ("cifar10_jpeg.npz", "cifar10_train.npz"),
     "tiny-shakespeare": ("tiny_shakespeare.txt.xz", "tiny_shakespeare.txt"),
     "wikitext2": ("wikitext-2/train.txt.xz", "wikitext-2/train.txt"),
 }
+FILES["wikitext2-gaps"] = FILES["wikitext2"]
 IN_BYTES = ("python", "wikitext2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,11 +14,13 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.landscape import Curve, measure
-from onebasin.match.many import as_they_are
+from onebasin.match.many import aligned_by, as_they_are
+from onebasin.match.pair import Pair
 from onebasin.methods.learned import Learned, held_back
 from onebasin.methods.method import Job, Tick, silent
 from onebasin.methods.registry import read_method
 from onebasin.papers.analysis import analyse
+from onebasin.papers.orders import head_spaces, reordered
 from onebasin.paths import path_between
 from onebasin.reproduce.data import as_task, read
 from onebasin.reproduce.plan import Row
@@ -65,15 +68,24 @@ def align(
     ensemble, job = Ensemble.of(models), Job(device, tick=tick)
     if not row.method:
         return as_they_are(ensemble), {}
-    sections = {name: dict(section) for name, section in row.method.items() if name != "method"}
+    sections = {name: dict(section) for name, section in row.method.items() if name not in ("method", "heads")}
     method = read_method(row.method["method"], sections, device).resolve(train)
     if not isinstance(method, Learned):
-        return method.run(ensemble, train, job), {}
+        found = method.run(ensemble, train, job)
+        return (in_order(found, row.method["heads"]) if "heads" in row.method else found), {}
     start = as_they_are(ensemble) if method.start is None else method.start.run(ensemble, train, job)
     learned = method.refine(start, train, held_back(training(train)), job)
-    found = analyse(start, learned)
-    return learned, {space: found[space]["eigen_angles"] for space in ensemble.spec.streams
-                     if "eigen_angles" in found.get(space, {})}  # fmt: skip
+    moved = analyse(start, learned)
+    return learned, {space: moved[space]["eigen_angles"] for space in ensemble.spec.streams
+                     if "eigen_angles" in moved.get(space, {})}  # fmt: skip
+
+
+def in_order(aligned: Aligned, first: Sequence[int]) -> Aligned:
+    """The same with the first heads of the first layer in this order instead of 0, 1, ..."""
+    ensemble, (start, found), (a, b) = aligned.ensemble, aligned.alignments, aligned.ensemble.forms
+    heads = head_spaces(ensemble.spec)[0]
+    order = [*first, *range(len(first), ensemble.spec.spaces[heads].size)]
+    return aligned_by(ensemble, [start, reordered(Pair.of(a, b), found, heads, order)], aligned.course)
 
 
 def plain(curve: Curve) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 import transformers
 from torch import nn
 from transformers import PreTrainedModel
+
+from onebasin.reproduce.data import GAP
 
 BYTES: dict[str, Any] = {"bos_token_id": 0, "eos_token_id": 0, "tie_word_embeddings": False}
 
@@ -83,4 +86,24 @@ def _llama(
     return transformers.LlamaForCausalLM(config)
 
 
-KINDS: dict[str, Callable[..., PreTrainedModel]] = {"vit": _vit, "gpt2": _gpt2, "neox": _neox, "llama": _llama}
+def _encoder(
+    positions: str, width: int, layers: int, heads: int, inner: int, length: int, dropout: float = 0.0
+) -> PreTrainedModel:
+    """A model that fills gaps in bytes: BERT, or RoFormer, which differs from it in its rotary positions alone."""
+    kinds: dict[str, tuple[Any, Any]] = {
+        "learned": (transformers.BertConfig, transformers.BertForMaskedLM),
+        "rotary": (transformers.RoFormerConfig, transformers.RoFormerForMaskedLM),
+    }
+    config, model = kinds[positions]
+    made: PreTrainedModel = model(config(
+        vocab_size=GAP + 1, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
+        intermediate_size=inner, max_position_embeddings=length, hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout, hidden_act="gelu", pad_token_id=None,
+    ))  # fmt: skip
+    return made
+
+
+KINDS: dict[str, Callable[..., PreTrainedModel]] = {
+    "vit": _vit, "gpt2": _gpt2, "neox": _neox, "llama": _llama, "bert": partial(_encoder, "learned"),
+    "roformer": partial(_encoder, "rotary"),
+}  # fmt: skip

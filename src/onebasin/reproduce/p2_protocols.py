@@ -11,10 +11,10 @@ from typing import Any
 from onebasin.reproduce.plan import NAIVE, Course, Entry, Member, Plan, Published, Row, Training
 
 PROTOCOLS = ("first attention", "all attention", "first layer", "everything")
-POSITIONS = {"APE": "gpt2", "RoPE": "neox"}
+KINDS = {"GPT-2, APE": "gpt2", "GPT-2, RoPE": "neox", "BERT, APE": "bert", "BERT, RoPE": "roformer"}
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"width": 64, "layers": 2, "heads": 4, "inner": 128, "length": 64},
-    "small": {"width": 192, "layers": 4, "heads": 6, "inner": 768, "length": 256},
+    "small": {"width": 192, "layers": 4, "heads": 4, "inner": 768, "length": 256},
     "paper": {"width": 768, "layers": 12, "heads": 12, "inner": 3072, "length": 256},
 }
 BASES = {
@@ -37,12 +37,12 @@ MATCHED: dict[str, dict[str, Any]] = {  # only what was drawn again has moved
 
 
 def plan(budget: str, seeds: int) -> Plan:
-    """One base for each kind of positions; `seeds` copies of each protocol, all pairs of them."""
+    """One base for each kind of model; `seeds` copies of each protocol, all pairs of them."""
     trainings, rows = [], []
-    data = DATA[budget]
     few = {"samples": 64 if budget == "tiny" else 500, "train_samples": 64, "points": 5 if budget == "tiny" else 25}
-    for positions, kind in POSITIONS.items():
+    for name, kind in KINDS.items():
         model, base = {"kind": kind, **SIZES[budget]}, f"{kind}-base"
+        data = DATA[budget] + ("-gaps" if name.startswith("BERT") else "")
         trainings.append(Training(model, data, BASES[budget], (Member(base, 0),)))
         copies = {
             protocol: [Member(f"{kind}-{protocol.replace(' ', '-')}-{seed}", seed, protocol)
@@ -54,8 +54,8 @@ def plan(budget: str, seeds: int) -> Plan:
         for protocol in PROTOCOLS:
             for label, method in (("naive", NAIVE), ("matched", {"method": "weight", "weight": MATCHED[protocol]})):
                 for a, b in combinations(copies[protocol], 2):
-                    group, pair = f"{positions}, {protocol}", (a.name, b.name)
-                    rows.append(Row(group, label, pair, data, method, ("factor",), **few))
+                    pair = (a.name, b.name)
+                    rows.append(Row(f"{name}, {protocol}", label, pair, data, method, ("factor",), **few))
     return Plan(tuple(trainings), tuple(rows))
 
 
@@ -70,11 +70,12 @@ ENTRY = Entry(
     "Second paper: four protocols, learned against rotary positions",
     plan,
     {
-        (f"{positions}, {protocol}", "matched"): Published(said, WHERE, second_hand=True)
-        for positions in POSITIONS
+        (f"{name}, {protocol}", "matched"): Published(said, WHERE, second_hand=True)
+        for name in KINDS
         for protocol, said in SAID.items()
     },
-    "APE is GPT-2; RoPE the same model with rotary positions (GPT-NeoX, one block after the other, all of a head "
-    "turned). All weights train after the part is drawn again; the paper does not say in what we could read. `matched` "
-    "is weight matching of what was drawn again: attention; attention and units; for `everything` the stream as well.",
+    "APE and RoPE differ in their positions alone. The GPT-2 with rotary positions is a GPT-NeoX, one block after the "
+    "other, all of a head turned; the BERT, which fills gaps in bytes, a RoFormer. All weights train after the part is "
+    "drawn again; the paper does not say in what we could read. `matched` is weight matching of what was drawn again: "
+    "attention; attention and units; for `everything` the stream as well.",
 )

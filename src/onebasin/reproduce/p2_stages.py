@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
+from onebasin.reproduce.p2_protocols import KINDS
 from onebasin.reproduce.p2_protocols import plan as protocols
 from onebasin.reproduce.plan import NAIVE, Entry, Plan, Published, Row
 
@@ -43,9 +44,10 @@ ENTRY = Entry(
     "Second paper: stages of matching, and distances between heads",
     plan,
     {
-        (f"{positions}, {PROTOCOL}", label): Published(said, WHERE, second_hand=True)
-        for positions in ("APE", "RoPE")
+        (f"{name}, {PROTOCOL}", label): Published(said, WHERE, second_hand=True)
+        for name in KINDS
         for label, said in SAID.items()
     },
-    "The paper's ablation is on ViT and BERT of 6 layers and 4 heads; ours on GPT-2. Units are matched in all rows.",
+    "The paper's ablation is on ViT and BERT of 6 layers and 4 heads; ours have 4 layers and 4 heads. Units are "
+    "matched in all rows.",
 )

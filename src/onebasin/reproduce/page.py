@@ -18,11 +18,10 @@ ELSEWHERE = (  # what else the papers show: what it is, what they find, ours or 
      "[measured](learning-measured.md#what-matters)"),
     ("first paper, three models on the simplex", "a figure, no numbers", "[many models](many.md)"),
     ("first paper, models of unequal width", "near zero, a figure", "[unequal sizes](sizes.md)"),
-    ("second paper: ViT and BERT with rotary positions", "the same four protocols (second-hand)",
-     "not measured yet: none of our tables of ViT or BERT has both kinds of positions with all else equal"),
+    ("second paper: ViT with rotary positions", "the same four protocols (second-hand)",
+     "not possible here: no two of our vision models differ in their positions alone"),
     ("second paper: ImageNet, WikiText-103, 1BW, Enwik8, IMDB, DBPedia", "ranges of axes only",
      "not possible here: these data are not at hand"),
-    ("second paper: all 24 orders of 4 heads", "stage one is near the best (second-hand)", MISSING),
     ("third paper: ViT-L on ImageNet", "at least 69 % along the path (abstract)", "not possible here: no ImageNet"),
     ("third paper: models of a billion weights", "small barriers (abstract)", MISSING),
 )  # fmt: skip
@@ -45,9 +44,9 @@ def _entry(entry: Entry, file: Path) -> Iterator[str]:
     yield from ("| | | published | ours, circuit path | ours, factor path | loss of ends | pairs |", "|---" * 7 + "|")
     keys = list(lines) if lines else list(entry.published)
     for group, label in keys:
-        published = entry.published.get((group, label))
-        said = "" if published is None else str(published)
-        yield f"| {group} | {label} | {said} | {' | '.join(_ours(lines.get((group, label))))} |"
+        line = lines.get((group, label))
+        said = entry.published.get((group, label)) if line is None else line["published"]
+        yield f"| {group} | {label} | {said or ''} | {' | '.join(_ours(line))} |"
     yield ""
 
 

@@ -18,7 +18,7 @@ PROTOCOLS = ("first attention", "all attention", "first layer", "everything")
 def is_fresh(name: str, protocol: str) -> bool:
     """Whether a parameter of that name is drawn again."""
     layer = re.search(LAYER, f".{name}")
-    attention = re.search(r"\.(attn|attention|self_attn)\.", f".{name}") is not None
+    attention = re.search(r"\.(attn|attention|self_attn)\.(?!.*LayerNorm)", f".{name}") is not None
     first = layer is not None and layer[2] == "0"
     return {
         "first attention": first and attention,

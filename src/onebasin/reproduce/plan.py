@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 BUDGETS = ("tiny", "small", "paper")
+Table = list[dict[str, Any]]
 NAIVE: dict[str, Any] = {}  # the method that leaves the models as they are
 
 
@@ -62,7 +63,8 @@ class Training:
 class Row:
     """The paths between two trained models after a method: `group` and `label` say where it stands in the table.
 
-    `method` is a section of a recipe ({"method": NAME, NAME: options}), or nothing.
+    `method` is a section of a recipe ({"method": NAME, NAME: options}), or nothing.  Its "heads" are an order for the
+    heads of the first layer, taken afterwards.
     """
 
     group: str
@@ -109,7 +111,7 @@ class Entry:
     """A table or figure that can be reproduced.
 
     `plan` takes the budget and the number of pairs; `published` is by (group, label), and a group of the budget `tiny`
-    has none.  `differs` says what is not as in the paper.
+    has none.  `differs` says what is not as in the paper; `digest` makes the lines that are shown of those measured.
     """
 
     name: str
@@ -117,7 +119,7 @@ class Entry:
     plan: Callable[[str, int], Plan]
     published: Mapping[tuple[str, str], Published]
     differs: str
-    tuned: bool = False  # labels "WAY @ RATE" become the WAY at the rate that validated best
+    digest: Callable[[Table], Table] | None = None
 
 
 def members(name: str, count: int) -> tuple[Member, ...]:

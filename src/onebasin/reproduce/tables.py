@@ -30,8 +30,8 @@ def report_of(
         line |= {"published": None if published is None else str(published)}
         line |= {"where": None if published is None else published.where}
         table.append({**line, **(summary(found) if found else {})})
-    if entry.tuned:
-        table = best_rates(table)
+    if entry.digest is not None:
+        table = entry.digest(table)
     measured = {row.key: {**row.settings(), **results[row.key]} for row in plan.rows if row.key in results}
     return {
         "entry": entry.name, "title": entry.title, "budget": budget, "differs": entry.differs, "device": device,
@@ -72,18 +72,6 @@ def spread(values: list[float]) -> dict[str, Any]:
     """Mean, and its standard error where there are several values."""
     error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
     return {"mean": fmean(values), "standard_error": error, "each": values}
-
-
-def best_rates(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of lines "WAY @ RATE" the one with the lowest barrier on samples held back of the training data, as "WAY"."""
-    best: dict[tuple[str, str], dict[str, Any]] = {}
-    for line in table:
-        way, _, rate = line["label"].partition(" @ ")
-        named = {**line, "label": way, "rate": rate or None}
-        key, height = (line["group"], way), line.get("validated", {}).get("mean", float("inf"))
-        if key not in best or height < best[key].get("validated", {}).get("mean", float("inf")):
-            best[key] = named
-    return list(best.values())
 
 
 def shown(value: Mapping[str, Any], digits: int = 3) -> str:

@@ -35,7 +35,9 @@ class SideBySide:
             model.set_attn_implementation("eager")  # the others have no rule for one more axis
         _cut_patches(models[0])
         self.models, self.device = list(models), device
-        parameters, self.buffers = stack_module_state(self.models)
+        everything, buffers = stack_module_state(self.models)
+        parameters = {name: x for name, x in everything.items() if x.requires_grad}
+        self.buffers = {**buffers, **{name: x for name, x in everything.items() if name not in parameters}}
         self.parts = {  # kind of parameter -> its names and shapes; all of a kind lie in one tensor (models, numbers)
             kind: {name: x.shape[1:] for name, x in parameters.items() if (x.ndim < 3) == (kind == "vectors")}
             for kind in ("matrices", "vectors")
@@ -60,7 +62,7 @@ class SideBySide:
 
     def _loss(self, flat: Tensors, buffers: Tensors, inputs: Tensors, labels: Tensor) -> Tensor:
         parameters = self.parameters(flat)
-        extra = {"use_cache": False} if "input_ids" in inputs else {}
+        extra = {"use_cache": False} if self.models[0].can_generate() else {}
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             logits = functional_call(self.models[0], (parameters, buffers), (), {**inputs, **extra}).logits
         return cross_entropy(logits.flatten(0, -2).float(), labels.flatten())

@@ -112,7 +112,12 @@ def mask(ids: Tensor, checkpoint: Checkpoint, share: float = 0.15, seed: int = 0
         )
     special = torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
     drawn = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed)) + special
-    chosen = (drawn < share) | (drawn == drawn.amin(1, keepdim=True)) & ~special
+    return hide(ids, hidden, drawn, share)
+
+
+def hide(ids: Tensor, hidden: int, drawn: Tensor, share: float = 0.15) -> tuple[Tensor, Tensor]:
+    """Hide what drew less than the share, and the lowest of every row; who drew 1 or more is spared."""
+    chosen = (drawn < share) | (drawn == drawn.amin(-1, keepdim=True)) & (drawn < 1)
     return ids.masked_fill(chosen, hidden), ids.masked_fill(~chosen, IGNORED)
 
 
