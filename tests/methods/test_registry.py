@@ -59,8 +59,9 @@ def changed(options: Options) -> Iterator[Options]:
         for value in others(hints_of(type(options))[name], getattr(options, name)):
             try:
                 yield replace(options, **{name: value})
-            except BadRecipe:  # `auto` finds where learning begins
-                assert isinstance(options, Auto)
+            except BadRecipe:  # `auto` finds where learning begins; an order that is frozen is not learned
+                if not isinstance(options, Auto) and name != "paper":
+                    raise
 
 
 @pytest.mark.parametrize("name", methods())
