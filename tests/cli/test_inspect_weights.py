@@ -53,6 +53,10 @@ def test_other_first_weights_are_independent(cli, a, tmp_path):
     assert lines[-1].startswith("ready: nothing blocks an alignment; next: onebasin align ")
     assert all(abs(layer["stored"]) < 0.1 for layer in weights["layers"])
     assert sum("·" in line and "model.layers." in line for line in lines) == 3
+    for line, (name, heads) in zip(lines[-4:-2], weights["heads"].items(), strict=True):
+        assert line.startswith(
+            f"heads of {name.upper()}: the weakest direction inside is {heads['weakest']['weakest']:.2g}"
+        )
 
 
 def test_a_fine_tuned_copy_needs_no_alignment(cli, a, tmp_path):

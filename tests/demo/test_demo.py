@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import numpy as np
@@ -100,6 +101,12 @@ def test_only_learning_sees_labels_and_none_sees_the_test_data():
         assert variant.train["data"].removesuffix("train") == variant.test["data"].removesuffix("test")
     train, test = ({draw(0, i, split, 8, 8, 3).tobytes() for i in range(50)} for split in ("train", "test"))
     assert train & test == set()
+
+
+def test_the_drawings_are_those_that_figures_were_measured_on():
+    """A change of any of them asks for new figures in the README and the documentation."""
+    pictures = [draw(i, i, split, 16, 20, 3).tobytes() for split in ("train", "test") for i in range(10)]
+    assert hashlib.sha256(b"".join(pictures)).hexdigest().startswith("69bc4395f8710ecd")
 
 
 def test_training_lowers_the_loss_and_seeds_differ():

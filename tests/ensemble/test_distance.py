@@ -72,3 +72,14 @@ def test_it_does_not_depend_on_the_basis_of_both(pair):
 def test_a_model_has_no_distance_from_itself(pair):
     assert pair.distance(pair.forms[0]) == 0
     assert pair.distance(pair.forms[1]) > 1
+
+
+def test_the_centre_is_the_mean_and_its_spread_the_sum_of_weighted_squares(pair):
+    forms = [*pair.forms, transport(pair.forms[1], Alignment.random(pair.spec, 4))]
+    mean, spread = pair.centre(forms)
+    means = {name: sum(form[name] for form in forms) / 3 for name in forms[0]}
+    for name, expected in means.items():
+        torch.testing.assert_close(mean[name], expected, rtol=0, atol=1e-13)
+    squares = [pair.emphasis[x] * float((form[x] - means[x]).square().sum()) for form in forms for x in means]
+    assert spread == pytest.approx(sum(squares), rel=1e-12)
+    assert spread > 1e-3

@@ -35,6 +35,14 @@ def test_rows_hold_shares_losses_and_metrics(curve):
     assert [row["share_c"] for row in rows(measured(corners))] == [0, 0, 1]
 
 
+def test_a_model_that_lost_itself_is_no_barrier_at_the_others():
+    """Its share there is nothing, and nothing times infinity is no number."""
+    lost = Evaluation(float("inf"), {}, 0.1, 2, torch.ones(2))
+    good = Evaluation(1.0, {}, 0.1, 2, torch.ones(2))
+    curve = Curve(((1, 0), (0, 1)), (good, lost), "factor", {"name": "made up"})
+    assert [curve.excess(i) for i in range(2)] == [0, 0]
+
+
 def test_a_data_frame_is_made_of_the_rows(curve):
     pytest.importorskip("pandas")
     assert curve.to_dataframe().to_dict("records") == rows(curve)

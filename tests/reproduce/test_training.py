@@ -10,6 +10,7 @@ from torch.func import vmap
 
 from helpers.reproducing import BERT, GPT2, LLAMA, NEOX, ROFORMER, VIT
 from onebasin.methods.method import silent
+from onebasin.reproduce.data import normalised
 from onebasin.reproduce.models import fresh
 from onebasin.reproduce.plan import Course
 from onebasin.reproduce.training import CLIP, Best, SideBySide, rate, train
@@ -51,6 +52,21 @@ def test_one_more_axis_gives_the_gradients_of_each_model_alone(kind):
         for name, x in model.named_parameters():
             torch.testing.assert_close(found[i].get(name), x.grad, atol=1e-6, rtol=1e-4)
     assert not torch.allclose(losses[0], losses[1])
+
+
+@pytest.mark.parametrize("kind", [GPT2, NEOX, LLAMA, BERT, ROFORMER], ids=lambda kind: kind["kind"])
+def test_models_have_the_sizes_that_were_asked_for(kind):
+    config = fresh(kind).config
+    found = (config.hidden_size, config.num_hidden_layers, config.num_attention_heads, config.max_position_embeddings)
+    assert found == tuple(kind[size] for size in ("width", "layers", "heads", "length"))
+    assert (config.vocab_size, config.pad_token_id) in ((256, None), (256, 0), (257, None))
+
+
+def test_pixels_are_scaled_by_what_deviations_can_be():
+    """Numbers from 0 to 1 deviate from their mean by a half at most."""
+    black, white = (normalised(torch.full((1, 3, 2, 2), value)) for value in (0.0, 1.0))
+    assert (white - black).min() >= 2
+    assert black.max() < 0 < white.min()
 
 
 def test_every_gradient_is_cut_by_itself():

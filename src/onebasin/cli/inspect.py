@@ -103,6 +103,9 @@ def _print_weights(weights: dict[str, Any]) -> None:
         console.print(f"outside of layers, not counted: {values}")
     if weights["note"]:
         console.print(weights["note"])
+    for name, heads in weights.get("heads", {}).items():
+        if heads is not None:
+            console.print(one_line(inspection.say_heads(name.upper(), heads)))
     console.print(inspection.say_weights(weights), style="bold")
 
 

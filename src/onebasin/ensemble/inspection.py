@@ -17,6 +17,7 @@ from onebasin.spec import ModelSpec
 from onebasin.spec.model import kind_of
 
 STRANGER = 0.1  # cosine of layers from which on they have a common ancestor (docs/do-i-need-this.md)
+UNUSED = 1e-6  # a direction or a difference that rounding could have made
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,6 +127,21 @@ def say_weights(weights: dict[str, Any]) -> str:
     if weights["verdict"] == "common ancestor":
         return f"common ancestor: {seen}, but the models have gone far from it ({found})"
     return f"between: a common ancestor is {seen}, and not in the others ({found})"
+
+
+def say_heads(name: str, heads: dict[str, Any]) -> str:
+    """How far the symmetries of attention are those of the table, in a sentence."""
+    weakest, closest = heads["weakest"], heads["closest"]
+    said = f"heads of {name}: the weakest direction inside is {weakest['weakest']:.2g} of the strongest"
+    said += f" ({weakest['heads']})"
+    if closest is not None:
+        said += f", the two closest differ by {closest['closest']:.2g} ({closest['heads']})"
+    unused = weakest["weakest"] < UNUSED
+    twins = closest is not None and closest["closest"] < UNUSED
+    if unused or twins:
+        what = " and ".join(x for x, there in (("unused directions", unused), ("twin heads", twins)) if there)
+        said += f"; {what} leave maps open"
+    return said
 
 
 def describe_pair(a: Checkpoint, b: Checkpoint) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from onebasin.canonical.form import canonicalize
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.folder import locate, read_config
 from onebasin.checkpoint.store import Store
@@ -17,6 +18,7 @@ from onebasin.ensemble.excerpt import excerpt, layer_of
 from onebasin.ensemble.inspection import Inspection, describe_pair, undescribed
 from onebasin.ensemble.likeness import Likeness, layer_cosines, likeness
 from onebasin.errors import Incompatible, OnebasinError, UnknownArchitecture
+from onebasin.match.generic import describe_heads
 from onebasin.match.options import group_of
 from onebasin.methods.method import Job, Tick, silent
 from onebasin.methods.weight import Weight
@@ -40,7 +42,10 @@ def inspect_weights(a: Checkpoint | Store, b: Checkpoint | Store, tick: Tick = s
     found = likeness(a, b)
     if isinstance(a, Checkpoint) and isinstance(b, Checkpoint):
         tick("quick match")
-        return Inspection({**describe_pair(a, b), "weights": match_quickly(found, a, b).as_dict()})
+        matched = match_quickly(found, a, b).as_dict()
+        tick("looking at heads")
+        heads = {name: describe_heads(canonicalize(model).checkpoint) for name, model in (("a", a), ("b", b))}
+        return Inspection({**describe_pair(a, b), "weights": {**matched, "heads": heads}})
     found = replace(found, note="no quick match: no table describes these models")
     return Inspection({**undescribed(*map(_model_class, (a, b))), "weights": found.as_dict()})
 
