@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise, permutations
 
 import pytest
@@ -16,13 +17,14 @@ from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin import families as fam
 from onebasin.checkpoint.model import constant
 from onebasin.checkpoint.stock import probe_inputs, stock_model
+from onebasin.checkpoint.streamed import streamed_model
 from onebasin.cli import main
 from onebasin.errors import Incompatible, NotInFamily, OnebasinError
 from onebasin.families import Rep
 from onebasin.linalg import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
 from onebasin.linalg.workers import Workers
 from onebasin.maps import Permutation, map_of
-from onebasin.match.activations import match_activations
+from onebasin.match.activations import in_parts, match_activations, unit_readers
 from onebasin.match.ascent import Ascent
 from onebasin.match.heads import head_costs
 from onebasin.match.moments import Moment, Moments
@@ -61,11 +63,31 @@ def test_a_scrambled_copy_comes_back_by_activations(make, model_type):
     assert apart(form, average(form, transport(copy, by_activations(form, copy, ActivationMatching())))) < 1e-3
 
 
-def by_activations(a, b, options, batches: int = 4, size: int = 32, **shape: int) -> Alignment:
+@pytest.mark.parametrize("model_type", ["gpt2", "llama"])
+def test_little_room_changes_nothing_but_the_number_of_runs(make, model_type):
+    """Units are looked at in parts, and a model that is streamed says what it says in memory."""
+    forms = [canonicalize(make(model_type, weights=w)).checkpoint.in_memory() for w in (0, 1)]
+    options, whole = ActivationMatching(), in_parts(forms[0].spec, unit_readers(forms[0].spec), math.inf)
+    parts = in_parts(forms[0].spec, unit_readers(forms[0].spec), 0)
+    assert [list(part) for part in parts] == [[space] for space in whole[0]]
+    assert len(parts) > 1 == len(whole)
+    at_once, in_turn = (by_activations(*forms, options, room=room) for room in (math.inf, 0))
+    streamed = by_activations(*forms, options, model=streamed_model)
+    for found in (in_turn, streamed):
+        assert all(torch.equal(at_once[space].dense(), found[space].dense()) for space in at_once.maps)
+    size = forms[0].spec.spaces[next(iter(parts[0]))].size
+    pairs = in_parts(forms[0].spec, whole[0], 2 * 8 * size**2)
+    assert max(map(len, pairs)) == 2
+    assert {space: name for part in pairs for space, name in part.items()} == whole[0]
+
+
+def by_activations(
+    a, b, options, batches: int = 4, size: int = 32, room=math.inf, model=stock_model, **shape: int
+) -> Alignment:
     inputs = [probe_inputs(a.spec, batch=size, seed=s, **shape) for s in range(batches)]
     inputs = [{k: x.float() if x.is_floating_point() else x for k, x in batch.items()} for batch in inputs]
-    models = [stock_model(c, torch.float32) for c in (a, b)]
-    return match_activations(Pages.of(a, b), *models, inputs, options).alignment
+    models = [model(c, torch.float32) for c in (a, b)]
+    return match_activations(Pages.of(a, b), *models, lambda: inputs, options, room=room).alignment
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "vit"])

@@ -7,23 +7,25 @@ hidden units follow from both (see docs/decisions/0007).
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from onebasin.alignment import Alignment
+from onebasin.ensemble.memory import FLOAT64
 from onebasin.families import Rep
 from onebasin.linalg.workers import Workers
 from onebasin.maps import map_of
 from onebasin.match.ascent import Ascent
-from onebasin.match.moments import weight_moments
+from onebasin.match.moments import Overlap
 from onebasin.match.options import ActivationMatching
 from onebasin.match.pages import Pages
-from onebasin.match.probes import activation_moments
+from onebasin.match.probes import Batch, look
+from onebasin.match.state import Names
 from onebasin.match.strategy import Strategy, equal
-from onebasin.match.units import match_units
+from onebasin.match.units import solve_units_that_fired
 from onebasin.match.weights import Matched, Tick
 from onebasin.spec import ModelSpec
 
@@ -55,30 +57,56 @@ def unit_readers(spec: ModelSpec) -> dict[str, str]:
 
 
 def match_activations(
-    pages: Pages, a: nn.Module, b: nn.Module, batches: Iterable[Mapping[str, Tensor]],
-    options: ActivationMatching | None = None, *, tick: Tick = lambda step: None,
+    pages: Pages, a: nn.Module, b: nn.Module, batches: Callable[[], Iterable[Batch]],
+    options: ActivationMatching | None = None, *, room: float = math.inf, tick: Tick = lambda step: None,
 ) -> Matched:  # fmt: skip
-    """Align B with A by activations on `batches` (inputs of stock models `a` and `b` of the canonical forms)."""
+    """Align B with A by activations on `batches` (inputs of stock models `a` and `b` of the canonical forms).
+
+    The models run once; or again for every part of the hidden units, where what they say takes more than `room` bytes.
+    """
     spec, options = pages.spec, options or ActivationMatching()
-    streams, units = stream_readers(spec), unit_readers(spec)
+    streams, readers = stream_readers(spec), unit_readers(spec)
+    first, *others = in_parts(spec, readers, room)
     tick("activations")
-    looked_at = dict.fromkeys([*(name for names in streams.values() for name in names), *units.values()])
-    moments, samples = activation_moments(a, b, spec, batches, looked_at)
-    _check_samples(spec, streams, samples)
     ascent = Ascent(pages, options, Strategy(emphasis=equal, guard=False).by_factors(), Workers())
     before = ascent.total()
-    for space, names in streams.items():
-        cross = torch.stack([moments[x].cross for x in names]).sum(0)
+    seen = look(a, b, spec, batches(), streams, first)
+    _check_samples(spec, streams, seen.samples)
+    for space, cross in seen.streams.items():
         ascent.maps[space] = map_of(ascent.family[space]).project(cross.to(pages.device))
     tick("heads, the maps inside them, and units")
+    unseen = dict.fromkeys(space for space in ascent.units if space not in readers)
     for page in pages.names:
         ascent.match_heads(page, guard=False)
         ascent.match_experts(page, guard=False)
-        for space in spec.spaces_of(page).intersection(ascent.units):
-            weights = weight_moments(*ascent.turned(page), space, ascent.emphasis)
-            fired = moments[units[space]].to(pages.device) if space in units else None
-            ascent.maps[space] = match_units(ascent.family[space], weights, fired)
+        _match_units(ascent, page, {**unseen, **seen.units})
+    for part in others:
+        fired = look(a, b, spec, batches(), {}, part).units
+        for page in pages.names:
+            _match_units(ascent, page, fired)
     return Matched(Alignment(ascent.maps, ascent.bases), (before, ascent.total()), converged=True)
+
+
+def in_parts(spec: ModelSpec, units: Mapping[str, str], room: float) -> list[dict[str, str]]:
+    """Spaces of hidden units in parts: what those of one part say takes at most `room` bytes, if they are several."""
+    parts, taken = [dict[str, str]()], 0.0
+    for space, name in units.items():
+        size = FLOAT64 * spec.spaces[space].size ** 2
+        if parts[-1] and taken + size > room:
+            parts.append({})
+            taken = 0.0
+        parts[-1][space] = name
+        taken += size
+    return parts
+
+
+def _match_units(ascent: Ascent, page: Names, fired: Mapping[str, Overlap | None]) -> None:
+    """The hidden units of a page that are among those that `fired`; None is for those that nobody looked at."""
+    for space in (x for x in ascent.units if x in fired and x in ascent.spec.spaces_of(page)):
+        said = fired[space]
+        ascent.maps[space] = solve_units_that_fired(
+            *ascent.turned(page), space, ascent.family[space], ascent.emphasis, said and said.to(ascent.pages.device)
+        )
 
 
 def _check_samples(spec: ModelSpec, streams: Iterable[str], samples: int) -> None:

@@ -15,7 +15,7 @@ from onebasin.linalg import assign, complex_scale, positive_scale, signed_scale,
 from onebasin.maps import Invertible, Map, Rotary, map_of
 from onebasin.maps.monomial import matched
 from onebasin.maps.rotary import pair_blocks
-from onebasin.match.moments import Moment, Moments
+from onebasin.match.moments import Moment, Moments, Overlap
 
 STEPS = 2  # towards the best scale of a pair of units that is only considered; a pair that is chosen gets all
 
@@ -96,21 +96,20 @@ def _signs(family: Family, moments: Moments, start: Map | None, condition: float
 
 def _scaled_units(family: Family, moments: Moments, start: Map | None, condition: float) -> Map:
     """Assign units by the distance that is left when each pair takes its best scale."""
-    cross = {rep: moments.get(rep).cross for rep in Rep}
-    gram = {rep: moments.get(rep).gram_b.diagonal() for rep in Rep}
-    index = assign(scaled_scores(family, cross, gram))
-    chosen = [x for rep in (Rep.VEC, Rep.COV) for x in (matched(cross[rep], index), gram[rep][index])]
+    of = {rep: moments.get(rep).overlap for rep in Rep}
+    index = assign(scaled_scores(family, of))
+    chosen = [x for rep in (Rep.VEC, Rep.COV) for x in (matched(of[rep].cross, index), of[rep].squares_b[index])]
     scale, _ = free_scale(family)(*chosen)
     return map_of(family).from_tensors({"index": index, "scale": scale})
 
 
-def scaled_scores(family: Family, cross: Mapping[Rep, Tensor], gram: Mapping[Rep, Tensor], rows: int = 1024) -> Tensor:
-    """2 P − min_r |a − r b|² of all pairs of units, some rows at a time; `gram` is |b|² of every unit of B."""
-    found = 2 * cross[Rep.PERM]
-    by_v, by_c = (gram[rep].unsqueeze(-2) for rep in (Rep.VEC, Rep.COV))
+def scaled_scores(family: Family, of: Mapping[Rep, Overlap], rows: int = 1024) -> Tensor:
+    """2 P − min_r |a − r b|² of all pairs of units, some rows at a time."""
+    found = 2 * of[Rep.PERM].cross
+    by_v, by_c = (of[rep].squares_b.unsqueeze(-2) for rep in (Rep.VEC, Rep.COV))
     for first in range(0, found.shape[-2], rows):
         some = slice(first, first + rows)
-        v, c = cross[Rep.VEC][..., some, :], cross[Rep.COV][..., some, :]
+        v, c = (of[rep].cross[..., some, :] for rep in (Rep.VEC, Rep.COV))
         found[..., some, :] -= free_scale(family)(v, by_v.expand_as(v), c, by_c.expand_as(c), STEPS)[1]
     return found
 

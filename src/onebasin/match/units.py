@@ -17,17 +17,11 @@ from onebasin.linalg.workers import Workers
 from onebasin.maps import Map, map_of
 from onebasin.maps.indexed import Indexed
 from onebasin.maps.monomial import matched
-from onebasin.match.moments import Moment, Moments, paired_columns, weight_moments
+from onebasin.match.moments import Overlap, overlaps, paired_columns, weight_moments
 from onebasin.match.pair import Maps, Pair
 from onebasin.match.solve import free_scale, scaled_scores, solve
 
 SCORED = (fam.PERMUTATION, fam.SCALED_PERMUTATION, fam.MONOMIAL)
-
-
-def correlation(moment: Moment) -> Tensor:
-    """C_ij / √(G_a,ii G_b,jj), zero where a unit is dead."""
-    size = moment.gram_a.diagonal()[:, None] * moment.gram_b.diagonal()[None, :]
-    return torch.where(size > 0, moment.cross / size.clamp_min(torch.finfo(size.dtype).tiny).sqrt(), 0.0)
 
 
 def reorders(family: Family) -> bool:
@@ -35,37 +29,40 @@ def reorders(family: Family) -> bool:
     return fam.PERMUTATION <= family <= fam.MONOMIAL
 
 
-def match_units(family: Family, weights: Moments, activations: Moment | None = None) -> Map:
+def solve_units_that_fired(
+    pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float], fired: Overlap | None
+) -> Map:
+    """The map of hidden units by what they read and write, and by what they said where somebody looked."""
+    if not reorders(family):
+        return solve(family, weight_moments(pair, maps, space, emphasis))
+    return match_units(family, overlaps(pair, maps, space, emphasis), fired)
+
+
+def match_units(family: Family, weights: Mapping[Rep, Overlap], fired: Overlap | None = None) -> Map:
     """Assign units by mean weight cosine plus activation correlation; then give each pair its best scale and sign.
 
     Parts that only permute (a gate) have no sign to choose; the others flip together where the family is signed.
     """
-    if not reorders(family):
-        return solve(family, weights)
-    cosines = {rep: correlation(moment) / len(weights.of) for rep, moment in weights.of.items()}
-    fixed = cosines.pop(Rep.PERM, torch.zeros_like(weights.cross))
-    turning = torch.stack(list(cosines.values())).sum(0)
-    if activations is not None:
-        turning = turning + correlation(activations)
+    cosines = {rep: overlap.correlation() / len(weights) for rep, overlap in weights.items()}
+    fixed = cosines.pop(Rep.PERM, torch.zeros_like(next(iter(cosines.values()))))
+    turning = sum(cosines.values(), torch.zeros_like(fixed))
+    if fired is not None:
+        turning = turning + fired.correlation()
     signed = family >= fam.SIGNS
     index = assign(fixed + (turning.abs() if signed else turning))
     sign = torch.where(matched(turning, index) < 0, -1.0, 1.0).to(turning) if signed else torch.ones_like(turning[0])
     return with_scales(family, index, sign, weights)
 
 
-def with_scales(family: Family, index: Tensor, sign: Tensor, weights: Moments) -> Map:
+def with_scales(family: Family, index: Tensor, sign: Tensor, weights: Mapping[Rep, Overlap]) -> Map:
     """The map that pairs units by `index` with these signs, at the best scale of each pair where scales are free."""
     kind = map_of(family)
     assert issubclass(kind, Indexed)
     if not family >= fam.POSITIVE_SCALING:
         return kind(index, sign)
-    v, c = weights.get(Rep.VEC), weights.get(Rep.COV)
-    scale, _ = positive_scale(
-        sign * matched(v.cross, index),
-        v.gram_b.diagonal()[index],
-        sign * matched(c.cross, index),
-        c.gram_b.diagonal()[index],
-    )
+    v, c = weights[Rep.VEC], weights[Rep.COV]
+    cross_v, cross_c = (sign * matched(x.cross, index) for x in (v, c))
+    scale, _ = positive_scale(cross_v, v.squares_b[index], cross_c, c.squares_b[index])
     return kind(index, sign * scale)
 
 
@@ -100,32 +97,23 @@ def scaled_pairs(
     pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float], index: Tensor
 ) -> Map:
     """The map that pairs units by `index` (f?, n), at the best scale of each pair where scales are free."""
-    chosen = index.unsqueeze(-1)
-    cross, gram = _sums(pair, maps, space, emphasis, lambda a, b: (a * b.take_along_dim(chosen, -2)).sum(-1))
+    kind, none = map_of(family), torch.zeros(index.shape, dtype=torch.float64, device=index.device)
     if family == fam.PERMUTATION:
-        return map_of(family).from_tensors({"index": index, "scale": torch.ones_like(gram[Rep.VEC])})
+        return kind.from_tensors({"index": index, "scale": none + 1})
+    cross, squares = dict.fromkeys(Rep, none), dict.fromkeys(Rep, none)
+    for rep, a, b, w in paired_columns(pair, maps, space, emphasis):
+        b = b.take_along_dim(index.unsqueeze(-1), -2)
+        cross[rep] = cross[rep] + w * (a * b).sum(-1)
+        squares[rep] = squares[rep] + w * b.square().sum(-1)
     v, c = Rep.VEC, Rep.COV
-    scale, _ = free_scale(family)(cross[v], gram[v].gather(-1, index), cross[c], gram[c].gather(-1, index))
-    return map_of(family).from_tensors({"index": index, "scale": scale})
+    scale, _ = free_scale(family)(cross[v], squares[v], cross[c], squares[c])
+    return kind.from_tensors({"index": index, "scale": scale})
 
 
 def unit_scores(pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float]) -> Tensor:
     """How well units of A and B go together, (f?, n, n): at the best scale of the two where scales are free."""
-    cross, gram = _sums(pair, maps, space, emphasis, lambda a, b: a @ b.mT)
+    found = overlaps(pair, maps, space, emphasis)
+    none = next(iter(found.values())).zero()
     if family == fam.PERMUTATION:
-        return sum(cross.values(), torch.zeros_like(cross[Rep.VEC]))
-    return scaled_scores(family, cross, gram)
-
-
-def _sums(
-    pair: Pair, maps: Maps, space: str, emphasis: Mapping[str, float], product: Callable[[Tensor, Tensor], Tensor]
-) -> tuple[dict[Rep, Tensor], dict[Rep, Tensor]]:
-    """Σ w product(a, b) and Σ w |b|² of every unit, by representation; zero for one that does not occur."""
-    cross: dict[Rep, Tensor] = {}
-    gram: dict[Rep, Tensor] = {}
-    for rep, a, b, w in paired_columns(pair, maps, space, emphasis):
-        found, size = w * product(a, b), w * b.square().sum(-1)
-        cross[rep] = cross[rep] + found if rep in cross else found
-        gram[rep] = gram[rep] + size if rep in gram else size
-    none, nothing = (torch.zeros_like(next(iter(x.values()))) for x in (cross, gram))
-    return {rep: cross.get(rep, none) for rep in Rep}, {rep: gram.get(rep, nothing) for rep in Rep}
+        return sum((x.cross for x in found.values()), none.cross)
+    return scaled_scores(family, {rep: found.get(rep, none) for rep in Rep})

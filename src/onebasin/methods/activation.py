@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from onebasin.match.options import ActivationMatching
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from onebasin.checkpoint import Checkpoint
     from onebasin.ensemble.aligned import Aligned
     from onebasin.ensemble.ensemble import Ensemble
+    from onebasin.match.probes import Batch
     from onebasin.match.weights import Matched
     from onebasin.tasks import Task
 
@@ -37,6 +40,7 @@ class Activation(ActivationMatching, Method):
         import torch
 
         from onebasin.checkpoint.stock import stock_model
+        from onebasin.checkpoint.streamed import streamed_model
         from onebasin.match.activations import match_activations
         from onebasin.match.many import match_ensemble
         from onebasin.match.pages import Pages
@@ -44,10 +48,21 @@ class Activation(ActivationMatching, Method):
         assert data is not None
         probes = data.first(min(len(data), PROBES)).to(job.solver)
 
-        def match(a: Checkpoint, b: Checkpoint, start: Alignment | None) -> Matched:
-            first, second = (stock_model(form, torch.float32).to(job.solver) for form in (a, b))
-            pages = Pages.of(a, b, job.solver)
-            batches = (inputs for inputs, _ in probes.batches(job.batch_size))
-            return match_activations(pages, first, second, batches, self, tick=job.tick).to("cpu")
+        def batches() -> Iterator[Batch]:
+            return (inputs for inputs, _ in probes.batches(job.batch_size))
 
-        return match_ensemble(ensemble, match, job.gathering, job.tick)
+        parameters = sum(map(prod, ensemble.spec.keys.values()))
+        room = job.memory.room(job.solver, ensemble.spec)
+        keep = 24 * parameters <= room  # both models in float64, and as they run in float32
+        left = room - 24 * parameters if keep else room / 2
+
+        def match(a: Checkpoint, b: Checkpoint, start: Alignment | None) -> Matched:
+            first, second = (
+                stock_model(form, torch.float32).to(job.solver) if keep else streamed_model(form, torch.float32)
+                for form in (a, b)
+            )
+            pages = Pages.of(a, b, job.solver, keep=keep)
+            return match_activations(pages, first, second, batches, self, room=left, tick=job.tick).to("cpu")
+
+        with ensemble.resting(job.solver, 0 if keep else room - left):
+            return match_ensemble(ensemble, match, job.gathering, job.tick)

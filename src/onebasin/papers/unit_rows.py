@@ -58,7 +58,7 @@ def match_rows(family: Family, rows: Rows, weights: Moments) -> Map:
     minus = apart(turning, -1) if family >= fam.SIGNS else plus
     index = assign(-(fixed + torch.minimum(plus, minus)))
     sign = torch.where(matched(minus - plus, index) < 0, -1.0, 1.0).to(plus)
-    return with_scales(family, index, sign, weights)
+    return with_scales(family, index, sign, {rep: moment.overlap for rep, moment in weights.of.items()})
 
 
 def _normalised(parts: dict[Rep, Tensor], family: Family) -> dict[Rep, Tensor]:
