@@ -27,6 +27,7 @@ AHEAD = (
     "blocks",
     "real",
     "learned_size",
+    "width",
 )  # on a GPU; no result of theirs is committed yet
 PACKAGES = ("torch", "transformers", "safetensors", "numpy", "scipy")
 

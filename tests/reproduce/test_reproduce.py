@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.reproducing import GROUP, SMALL, plan
+from onebasin.errors import Stopped
 from onebasin.reproduce import data, registry, running, workers
 from onebasin.reproduce.plan import BUDGETS
 
@@ -61,12 +62,13 @@ def test_what_is_there_is_used_again_and_other_settings_are_made_anew(cli, tmp_p
     assert done == ["weight", 2, "vanilla", "weight"]  # other models, so all rows anew
 
 
-def test_a_run_that_is_stopped_leaves_a_whole_report_and_goes_on(cli, tmp_path, monkeypatch):
+@pytest.mark.parametrize("signal", [KeyboardInterrupt(), Stopped("Learning was stopped by SIGTERM")])
+def test_a_run_that_is_stopped_leaves_a_whole_report_and_goes_on(cli, tmp_path, monkeypatch, signal):
     out, real = tmp_path / "out", workers.measure_row
 
     def stopped(row, *more):
         if row.label == "weight":
-            raise KeyboardInterrupt
+            raise signal
         return real(row, *more)
 
     monkeypatch.setattr(workers, "measure_row", stopped)

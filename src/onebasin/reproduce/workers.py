@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from onebasin.errors import OnebasinError
+from onebasin.errors import OnebasinError, Stopped
 from onebasin.methods.method import Tick, silent
 from onebasin.reproduce.measuring import measure_row
 from onebasin.reproduce.plan import Row
@@ -23,9 +23,11 @@ Result = dict[str, Any] | str  # what was measured, or why nothing was
 
 
 def attempt(row: Row, out: Path, device: torch.device, tick: Tick = silent) -> Result:
-    """A row, or why there is none: one that fails does not end the others."""
+    """A row, or why there is none: one that fails does not end the others, a signal ends them all."""
     try:
         return measure_row(row, out, device, tick)
+    except Stopped:
+        raise
     except (OnebasinError, RuntimeError) as error:  # of torch, too: a GPU that is full, a solver that fails
         return f"{type(error).__name__}: {error}".replace("\n", "; ")
 
