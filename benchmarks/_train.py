@@ -83,8 +83,7 @@ def fit(
     model.train()
     highest, loss = optimizer.defaults["lr"], torch.zeros(())
     for step in range(steps) if span is None else span:
-        rate = min(1.0, (step + 1) / (WARM_UP * steps)) * (1 + math.cos(math.pi * step / steps)) / 2
-        optimizer.param_groups[0]["lr"] = highest * rate
+        optimizer.param_groups[0]["lr"] = highest * rate_of(step, steps)
         inputs, labels = next(batches)
         with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
             logits = model(**inputs).logits
@@ -94,6 +93,11 @@ def fit(
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
     return float(loss.detach())
+
+
+def rate_of(step: int, steps: int) -> float:
+    """The share of the highest rate: warm-up, then a half cosine down to nothing."""
+    return min(1.0, (step + 1) / (WARM_UP * steps)) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
 def write_preprocessor(folder: Path) -> None:
