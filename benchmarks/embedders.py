@@ -2,15 +2,15 @@
 
 Both are BERTs with the norm behind each block, so the stream admits permutations only.  Every row is one model: those
 that were merged with share 1/2, then, for three of them, ordinary training that follows both teachers ("healed").
-Nothing sees a label: sentences of the training split of AG News, and as the target how alike A and B find them (the mean
-of both matrices of cosines).  Measured on the test split:
+Nothing sees a label: sentences of the training split of AG News, and as the target how alike A and B find them (the
+mean of both matrices of cosines).  Measured on the test split:
 
     accuracy    the topic by the nearest mean of the class (means from other training sentences), of pooled vectors
     error       root mean square difference to the teachers' mean cosines, in batches of BATCH sentences
 
-"streams" is what an explicit matrix on every skip connection could give (not a stock model): the mean correlation of A's
-and B's coordinates behind every norm, where B is as stored, in one order for all layers, in an order or a rotation of
-its own for each layer; fitted and measured on different sentences.
+"streams" is what an explicit matrix on every skip connection could give (not a stock model): the mean correlation of
+A's and B's coordinates behind every norm, where B is as stored, in one order for all layers, in an order or a rotation
+of its own for each layer; fitted and measured on different sentences.
 
 On a CPU; ONEBASIN_TINY=1 takes a few steps.  Rows that stand in the result are kept: delete them to measure again.
 """
@@ -213,7 +213,8 @@ def skips(here: Path, texts: dict[str, Any]) -> dict[str, list[float]]:
     for cross, x, y in zip(crosses, *seen, strict=True):
         own = linear_sum_assignment(-cross)[1]
         u, _, v = torch.linalg.svd(cross)
-        moved = {"as stored": y, "one order": y[:, shared], "an order each": y[:, own], "a rotation each": y @ (u @ v).T}
+        orders = {"as stored": y, "one order": y[:, shared], "an order each": y[:, own]}
+        moved = {**orders, "a rotation each": y @ (u @ v).T}
         for name, z in moved.items():
             found[name].append(round(float((x * z).sum() / (x.norm() * z.norm())), 3))
     return found
