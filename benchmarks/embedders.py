@@ -204,9 +204,7 @@ def skips(here: Path, texts: dict[str, Any]) -> dict[str, list[float]]:
     from scipy.optimize import linear_sum_assignment
 
     half = len(texts["test"]) // 2
-    fit, seen = (
-        [states(here, name, rows) for name in (A, B)] for rows in (texts["test"][:half], texts["test"][half:])
-    )
+    fit, seen = ([states(here, name, rows) for name in (A, B)] for rows in (texts["test"][:half], texts["test"][half:]))
     crosses = [x.T @ y / len(x) for x, y in zip(*fit, strict=True)]
     shared = linear_sum_assignment(-torch.stack(crosses).sum(0))[1]
     found: dict[str, list[float]] = {"as stored": [], "one order": [], "an order each": [], "a rotation each": []}
