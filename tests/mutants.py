@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import copy
 import os
 import queue
@@ -20,14 +21,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
+from multiprocessing import get_context
 from pathlib import Path
 
+import pytest
 from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,6 +40,11 @@ PACKAGE, TESTS = ROOT / "src" / "onebasin", ROOT / "tests"
 DATABASE = ROOT / ".mutants"  # of coverage: lines by test
 MOST = 40  # tests near a mutant, and as many far from it
 ENOUGH = 0.95  # the least share of mutants to be killed
+FORKS = get_context("forkserver")  # its children find imported what takes long
+IMPORTED = ["torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "scipy.optimize",
+            "matplotlib.figure", "hypothesis", "pytest", "typer", "__main__"]  # fmt: skip
+QUIETLY = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+say = partial(print, flush=True)
 
 # Mutants that compute the same, by their name, with the reason.  Reviewed by hand: keep it short.
 EQUIVALENT = {
@@ -224,34 +234,55 @@ def defined(mutant: Mutant) -> list[str]:
     return names
 
 
-def passes(source: Path, tests: list[str], seconds: float) -> bool | None:
-    """Whether all tests hold on this copy of the source; None if time runs out."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
-    settings = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    running = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **settings}, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
-    try:
-        return running.wait(timeout=seconds) == 0
-    except subprocess.TimeoutExpired:
+def attempt(source: Path, tests: list[str]) -> None:
+    """Run the tests on this copy of the source, in a process that was forked with the libraries imported."""
+    os.setsid()
+    os.chdir(ROOT)
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    os.environ["PYTHONPATH"] = str(source)
+    sys.path.insert(0, str(source))
+    code = 3  # pytest's own where something else than a test goes wrong
+    with suppress(Exception):
+        code = pytest.main([*QUIETLY, *tests])
+    sys.exit(code)
+
+
+def outcome(source: Path, tests: list[str], seconds: float) -> int | None:
+    """The exit code of pytest on this copy: 0 if all tests hold, 1 if one fails; None if time runs out."""
+    running = FORKS.Process(target=attempt, args=(source, tests))
+    running.start()
+    running.join(seconds)
+    if running.exitcode is None:
         os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
+        running.join()
         return None
+    return running.exitcode
 
 
 def fate(mutant: Mutant, tests: list[str], source: Path, limit: float) -> str:
     """Killed, timed out or survived, on a copy of the source that is left as it was."""
     file, original = source / mutant.file.relative_to(PACKAGE.parent), mutant.file.read_bytes()
     file.write_bytes(original[: mutant.start] + mutant.new.encode() + original[mutant.end :])
+    code: int | None = 0
     try:
-        held = passes(source, tests, limit) if tests else True
-        if held:
-            near = [str(x.relative_to(ROOT)) for x in mirror(mutant.file)]
-            return "survived" if not near or passes(source, near, limit) is not False else "killed"
+        for met in (tests, [str(x.relative_to(ROOT)) for x in mirror(mutant.file)]):
+            if met and (code := outcome(source, met, limit)) != 0:
+                break
     finally:
-        file.write_bytes(original)
-    if held is None:  # only if the tests do end without it
-        return "survived" if passes(source, tests, limit) is None else "timed out"
-    return "killed"
+        shutil.copy2(mutant.file, file)  # with its time, so that its bytecode is good again
+    if code in (0, 1):
+        return "killed" if code else "survived"
+    if outcome(source, met, limit) != 0:  # these tests do not end, or not even begin, without the mutant either
+        return "survived"
+    return "timed out" if code is None else "killed"
+
+
+def copy_of_source(folder: Path) -> Path:
+    """A copy with its bytecode, so that a mutant costs the compiling of one file."""
+    copied = Path(shutil.copytree(ROOT / "src", folder, ignore=lambda *_: ["__pycache__"]))
+    compileall.compile_dir(copied, quiet=2)
+    return copied
 
 
 def main() -> int:
@@ -263,23 +294,37 @@ def main() -> int:
     ask.add_argument("--limit", type=float, default=240, help="seconds for the tests of one mutant")
     given = ask.parse_args()
     files = [f for x in given.only for f in ([x.resolve()] if x.is_file() else sorted(x.resolve().rglob("*.py")))]
-    reached = Reached.measured(given.workers)
-    chosen, copies, say = sample(files, given.sample, given.seed), queue.SimpleQueue(), partial(print, flush=True)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.workers) as pool:
-        for i in range(given.workers):
-            copies.put(Path(shutil.copytree(ROOT / "src", Path(folder, str(i)), ignore=lambda *_: ["__pycache__"])))
+    fates = run(sample(files, given.sample, given.seed), given.workers, given.limit)
+    score = killed(fates)
+    say(f"{score:.0%} of {len(fates)} mutants killed, {list(fates.values()).count('timed out')} of them by time")
+    return 0 if score >= ENOUGH else 1
+
+
+def run(chosen: list[Mutant], workers: int, limit: float) -> dict[Mutant, str]:
+    """What became of every mutant; a line each as it is known."""
+    reached, copies = Reached.measured(workers), queue.SimpleQueue()
+    os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    FORKS.set_forkserver_preload(IMPORTED)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
+        for i in range(workers):
+            copies.put(copy_of_source(Path(folder, str(i))))
+        if outcome(Path(folder, "0"), ["tests/test_families.py"], limit) != 0:
+            raise SystemExit("the tests fail on a copy without any mutant: nothing could be told from it")
 
         def one(mutant: Mutant) -> str:
-            source = copies.get()
-            found = fate(mutant, reached.tests(mutant), source, given.limit)
+            source, start = copies.get(), time.monotonic()
+            found = fate(mutant, reached.tests(mutant), source, limit)
             copies.put(source)
-            say(f"{found:9}  {mutant.file.relative_to(ROOT)}:{mutant.line}  {mutant.name}")
+            taken = f"{time.monotonic() - start:4.0f} s"
+            say(f"{found:9} {taken}  {mutant.file.relative_to(ROOT)}:{mutant.line}  {mutant.name}")
             return found
 
-        fates = list(pool.map(one, chosen))
-    score = 1 - fates.count("survived") / max(len(fates), 1)
-    say(f"{score:.0%} of {len(fates)} mutants killed, {fates.count('timed out')} of them by time")
-    return 0 if score >= ENOUGH else 1
+        return dict(zip(chosen, pool.map(one, chosen), strict=True))
+
+
+def killed(fates: dict[Mutant, str]) -> float:
+    """The share of them that a test noticed."""
+    return 1 - list(fates.values()).count("survived") / max(len(fates), 1)
 
 
 if __name__ == "__main__":

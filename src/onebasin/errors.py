@@ -16,7 +16,7 @@ def one_line(value: object) -> str:
     return "".join(x if x.isprintable() else x.encode("unicode_escape").decode() for x in words)
 
 
-def _shown(value: object) -> str:
+def _write(value: object) -> str:
     text = one_line(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
 
@@ -38,8 +38,8 @@ class OnebasinError(Exception):
         self.what, self.tensor, self.axis, self.space = what, tensor, axis, space
         self.expected, self.found, self.next_step = expected, found, next_step
         given = {name.replace("_", " "): getattr(self, name) for name in _FIELDS}
-        lines = [f"  {name}: {_shown(value)}" for name, value in given.items() if value is not None]
-        super().__init__("\n".join([_shown(what), *lines]))
+        lines = [f"  {name}: {_write(value)}" for name, value in given.items() if value is not None]
+        super().__init__("\n".join([_write(what), *lines]))
 
 
 class BadCheckpoint(OnebasinError):

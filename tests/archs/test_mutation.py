@@ -26,7 +26,7 @@ from helpers.classes import ALL
 from helpers.random_models import random_model, rope
 from onebasin import Alignment, Checkpoint, canonicalize, transport
 from onebasin import families as fam
-from onebasin.checkpoint.model import check_headers
+from onebasin.checkpoint.checks import check_headers
 from onebasin.checkpoint.stock import load_weights, outputs, probe_inputs, stock_model
 from onebasin.checkpoint.store import Header
 from onebasin.checkpoint.views import read_leaf

@@ -8,7 +8,7 @@ import torch
 from helpers.exactness import EXACT, drift
 from helpers.rewriting import fold_gain, refusal
 from onebasin import canonicalize
-from onebasin.canonical import rewrites
+from onebasin.canonical import biases, rewrites
 
 
 def test_a_gain_that_cannot_move_is_refused_with_the_reason(make):
@@ -24,7 +24,7 @@ def test_a_gain_that_cannot_move_is_refused_with_the_reason(make):
 
 def test_a_value_bias_without_an_output_bias_stays(make):
     original = make("qwen2", "Qwen2ForCausalLM")
-    error = refusal(rewrites.fold_value_bias, original, *value_and_output("model.layers.0.self_attn"))
+    error = refusal(biases.fold_value_bias, original, *value_and_output("model.layers.0.self_attn"))
     assert error.tensor == "model.layers.0.self_attn.v_proj.bias"
     form = canonicalize(original).checkpoint
     assert torch.equal(form["model.layers.0.self_attn.v_proj.bias"], original["model.layers.0.self_attn.v_proj.bias"])
@@ -32,7 +32,7 @@ def test_a_value_bias_without_an_output_bias_stays(make):
 
 def test_a_value_bias_with_an_output_bias_moves(make):
     original = make("llama", "LlamaForCausalLM")  # grouped heads share it
-    folded = rewrites.fold_value_bias(original, *value_and_output("model.layers.0.self_attn"))
+    folded = biases.fold_value_bias(original, *value_and_output("model.layers.0.self_attn"))
     assert not folded["model.layers.0.self_attn.v_proj.bias"].any()
     assert drift(original, folded) < EXACT
 
@@ -52,7 +52,7 @@ def value_and_output(attention: str) -> tuple[str, str]:
     ],
 )  # fmt: skip
 def test_the_key_bias_stays_under_rotary_positions(make, model_type, name, key, space, operation):
-    error = refusal(rewrites.drop_key_bias, make(model_type, name), key)
+    error = refusal(biases.drop_key_bias, make(model_type, name), key)
     assert error.tensor.startswith(key.split(":")[0])
     assert (error.space, error.found) == (space, operation)
 

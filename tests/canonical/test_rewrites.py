@@ -10,7 +10,7 @@ from helpers.classes import one_of_each_type
 from helpers.exactness import EXACT, answers, drift_from
 from helpers.rewriting import fold_gain
 from onebasin import Checkpoint, canonicalize
-from onebasin.canonical import rewrites
+from onebasin.canonical import biases, rewrites
 from onebasin.errors import NotExpressible
 from onebasin.families import Rep
 
@@ -23,8 +23,8 @@ def alone(c: Checkpoint) -> Iterator[tuple[str, Callable[[], Checkpoint]]]:
         yield f"project {name}", lambda name=name: rewrites.project(fold_gain(c, name), name)
     for attention in c.spec.attentions:
         for key in attention.keys:
-            yield f"drop {key}", lambda key=key: rewrites.drop_key_bias(c, key)
-        yield f"value {attention.name}", lambda a=attention: rewrites.fold_value_bias(c, a.value, a.output)
+            yield f"drop {key}", lambda key=key: biases.drop_key_bias(c, key)
+        yield f"value {attention.name}", lambda a=attention: biases.fold_value_bias(c, a.value, a.output)
     for space in dict.fromkeys(norm.space for norm in c.spec.norms.values()):
         yield f"centre {space}", lambda space=space: rewrites.centre(c, space)
 

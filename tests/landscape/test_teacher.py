@@ -44,6 +44,7 @@ def test_disagreement_follows_the_share(tmp_path: Path) -> None:
         for share in (0.0, 0.3, 1.0)
     ]
     assert abs(found[0]) < 1e-6 < found[1] < found[2]
+    assert not any(x.requires_grad for x in teacher.parameters())  # the end points are frozen
 
 
 def test_the_mixture_follows_the_share(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from onebasin.errors import OnebasinError
-from onebasin.processes.devices import own_device, pick_device
+from onebasin.processes.devices import own_device, pick_device, quick_products
 
 
 @pytest.fixture
@@ -56,3 +56,11 @@ def test_a_recipe_may_name_it_and_the_machine_says_whether_it_is_there(cli, mode
     assert code == 2
     assert "torch finds no GPU" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_products_are_quick_only_while_asked_for():
+    before = torch.get_float32_matmul_precision()
+    with pytest.raises(KeyError), quick_products():
+        assert torch.get_float32_matmul_precision() == "high" != before
+        raise KeyError
+    assert torch.get_float32_matmul_precision() == before

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import onebasin
+from helpers.pages import DOCS
 from helpers.random_models import random_folder
 from onebasin.archs import known
 
@@ -155,6 +156,15 @@ def test_the_checker_sees_the_package():
         for _, name in imports(ast.parse(file.read_text()), file.relative_to(SOURCE).with_suffix("").parts)
     )
     assert count > 100
+
+
+def test_the_page_names_the_layers_and_the_modules_that_there_are():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    rows = [row.split("|")[2] for row in text.splitlines() if row.startswith("| ")]
+    assert tuple(tuple(re.findall(r"`(\w+)`", row)) for row in rows if "`" in row) == LAYERS
+    walk = re.findall(r"`((?:\w+/)?\w+\.py)`", text)
+    assert len(walk) > 40
+    assert [name for name in walk if not (SOURCE / name).is_file()] == []
 
 
 CLEAN = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from onebasin.canonical import rewrites
+from onebasin.canonical import biases, rewrites
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import NotExpressible
 from onebasin.spec import ModelSpec
@@ -26,11 +26,11 @@ def _steps(spec: ModelSpec) -> Iterator[Rewrite]:
     """What follows on the folding of gains, which makes biases whole: what softmax does not see, then the mean."""
     for attention in spec.attentions:
         for key in attention.keys:
-            yield partial(rewrites.drop_key_bias, key=key)
-        yield partial(rewrites.fold_value_bias, value=attention.value, output=attention.output)
+            yield partial(biases.drop_key_bias, key=key)
+        yield partial(biases.fold_value_bias, value=attention.value, output=attention.output)
     for linear in spec.linears.values():
         if linear.softmax:
-            yield partial(rewrites.centre_scores, name=linear.name)
+            yield partial(biases.centre_scores, name=linear.name)
     centred = [norm for norm in spec.norms.values() if norm.kind == "layer"]
     for space in dict.fromkeys(norm.space for norm in centred):
         yield partial(rewrites.centre, space=space)

@@ -11,16 +11,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from onebasin.canonical.rewrites import (
-    LARGEST_OFFSET,
-    fold_gains,
-    keeps_offset,
-    keeps_value_bias,
-    scale_writer,
-    shift,
-    split_gain,
-    through,
-)
+from onebasin.canonical.biases import keeps_value_bias, through
+from onebasin.canonical.rewrites import LARGEST_OFFSET, fold_gains, keeps_offset, scale_writer, shift, split_gain
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.spec import Attention, Norm, Scale

@@ -4,9 +4,10 @@ The only package that opens files, and the only one that rounds.  Importing it, 
 headers import neither torch nor transformers.
 """
 
+from onebasin.checkpoint.checks import transformers_config
 from onebasin.checkpoint.dtypes import DTYPES, Dtype, is_finite, nbytes, rounding_unit, torch_dtype
 from onebasin.checkpoint.folder import has_custom_code, locate, read_config, weights_entry
-from onebasin.checkpoint.model import Checkpoint, transformers_config
+from onebasin.checkpoint.model import Checkpoint
 from onebasin.checkpoint.output import carry_files, check_output, is_carried, whole_folder
 from onebasin.checkpoint.store import Header, Progress, Store
 from onebasin.checkpoint.write import Planned, json_text, shards, write_folder

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from onebasin.checkpoint import Checkpoint, transformers_config
-from onebasin.checkpoint.model import attention_of
+from onebasin.checkpoint.checks import attention_of
 from onebasin.spec import Images, ModelSpec, Tokens
 
 EXPERTS = "eager"  # the quicker ways to run a mixture know no float64 and not all sizes

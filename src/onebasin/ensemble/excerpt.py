@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from onebasin.archs import declare, lookup
 from onebasin.checkpoint import Checkpoint
-from onebasin.checkpoint.model import Recipe, transformers_config
+from onebasin.checkpoint.checks import transformers_config
+from onebasin.checkpoint.model import Recipe
 from onebasin.spec import Leaf
 
 if TYPE_CHECKING:

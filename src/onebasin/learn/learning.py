@@ -6,8 +6,6 @@ third paper).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,7 @@ from onebasin.moving.coordinates import Coordinates
 from onebasin.moving.stacks import free_gains
 from onebasin.options import write_section
 from onebasin.paths.laws import law_for
-from onebasin.processes.devices import own_device
+from onebasin.processes.devices import own_device, quick_products
 from onebasin.processes.world import World, processes
 from onebasin.spec import ModelSpec
 from onebasin.tasks import Task, Training, training
@@ -60,7 +58,7 @@ def learn(
         options = replace(options, law=law_for(options.law, len(ensemble)))  # type: ignore[arg-type]
     if options.loss == "task":
         check_labelled(task)
-    with processes(torch.device(device)) as world, _matmul_precision():
+    with processes(torch.device(device)) as world, quick_products():
         where, bases = own_device(torch.device(device)), world.of_first(_bases(start, folder))
         data, held = training(task), validation
         if isinstance(held, int):
@@ -181,14 +179,3 @@ def _laid_out(g: Alignment) -> Alignment:
         return type(m).from_tensors({name: x.contiguous().clone() for name, x in m.tensors().items()})
 
     return Alignment({space: fresh(m) for space, m in g.maps.items()}, g.bases)
-
-
-@contextmanager
-def _matmul_precision() -> Iterator[None]:
-    """TF32 for the products of float32 on a GPU, while open."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -5,9 +5,10 @@ nothing of models, families or maps.
 """
 
 from onebasin.linalg.assignment import assign
-from onebasin.linalg.gauge import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
+from onebasin.linalg.gauge import two_sided, two_sided_distance
 from onebasin.linalg.orthogonal import ones_complement, polar, polar_fixing_ones
 from onebasin.linalg.rotations import cayley, centred, expm, skew
+from onebasin.linalg.scales import complex_scale, positive_scale, signed_scale
 from onebasin.linalg.stochastic import (
     mixture,
     nearest_doubly_stochastic,

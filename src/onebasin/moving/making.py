@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from onebasin.linalg import mixture
-from onebasin.moving.layout import Given, Layout
+from onebasin.moving.layout import Layout
+from onebasin.moving.parts import Given
 from onebasin.moving.weights import put_together
 
 BETWEEN = -1  # in place of the number of a model

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.moving.coordinates import Moves
-from onebasin.moving.layout import Given, Group, Layout
+from onebasin.moving.layout import Group, Layout
+from onebasin.moving.parts import Given
 
 Kept = Callable[[Checkpoint, str], torch.dtype]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,11 @@ def _ours(line: dict[str, Any] | None) -> list[str]:
     paths = {} if line is None else line.get("paths", {})
     if line is None or not paths:
         return [MISSING, "", "", ""]
-    barriers = [_shown(paths[name]["barrier"]) if name in paths else "" for name in ("circuit", "factor")]
-    return [*barriers, _shown(next(iter(paths.values()))["ends"]), str(line["pairs"])]
+    barriers = [write_spread(paths[name]["barrier"]) if name in paths else "" for name in ("circuit", "factor")]
+    return [*barriers, write_spread(next(iter(paths.values()))["ends"]), str(line["pairs"])]
 
 
-def _shown(value: dict[str, Any]) -> str:
-    error = value["standard_error"]
-    return f"{value['mean']:.3f}" if error is None else f"{value['mean']:.3f} ± {error:.3f}"
+def write_spread(value: Mapping[str, Any], digits: int = 3) -> str:
+    """Mean ± standard error."""
+    text = f"{value['mean']:.{digits}f}"
+    return text if value["standard_error"] is None else f"{text} ± {value['standard_error']:.{digits}f}"

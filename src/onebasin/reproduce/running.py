@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from transformers import PreTrainedModel
 from onebasin.checkpoint import whole_folder
 from onebasin.demo.training import no_bars
 from onebasin.methods.method import Tick, silent
+from onebasin.processes.devices import quick_products
 from onebasin.reproduce.data import needed, prepare, read
 from onebasin.reproduce.folder import MADE, MODELS, check_folder, discard, found_before, trained_before, write_json
 from onebasin.reproduce.models import fresh
@@ -98,8 +98,12 @@ class Run:
             self.tick(f"training {len(members)} models like {members[0].name}, {step}", done, total)
             self.collect()
 
-        with quick_products(), no_bars():
-            return train(models, tensors, length, training.course, seeds, self.device, tick)
+        try:
+            with quick_products(), no_bars():
+                return train(models, tensors, length, training.course, seeds, self.device, tick)
+        finally:
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
 
     def begin_rows(self, pool: ProcessPoolExecutor | None) -> None:
         """All rows whose models are there, and which are not measured yet: here and now, or by the processes."""
@@ -157,16 +161,3 @@ def name_of(device: torch.device) -> str:
     return (
         torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {os.cpu_count()} processors"
     )
-
-
-@contextmanager
-def quick_products() -> Iterator[None]:
-    """TF32 for the products of float32 on a GPU, and its memory handed back at the end."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()

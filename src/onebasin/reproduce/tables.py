@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from onebasin.reproduce.page import write_spread
 from onebasin.reproduce.plan import Entry, Plan, Row
 from onebasin.verification.certificate import versions
 
@@ -74,20 +75,14 @@ def spread(values: list[float]) -> dict[str, Any]:
     return {"mean": fmean(values), "standard_error": error, "each": values}
 
 
-def shown(value: Mapping[str, Any], digits: int = 3) -> str:
-    """Mean ± standard error."""
-    text = f"{value['mean']:.{digits}f}"
-    return text if value["standard_error"] is None else f"{text} ± {value['standard_error']:.{digits}f}"
-
-
 def cells(line: Mapping[str, Any]) -> list[str]:
     """One line of the table: group, label, published, ours by path, end points, pairs."""
     paths = line.get("paths", {})
-    ours = [shown(paths[name]["barrier"]) if name in paths else "" for name in ("circuit", "factor")]
+    ours = [write_spread(paths[name]["barrier"]) if name in paths else "" for name in ("circuit", "factor")]
     if not paths:
         ours[0] = "not measured yet"
     any_path = next(iter(paths.values()), None)
-    ends = "" if any_path is None else shown(any_path["ends"])
+    ends = "" if any_path is None else write_spread(any_path["ends"])
     middle = ""
     if any_path is not None and (metric := next((m for m in METRICS if m in any_path["metrics"]), None)):
         both = any_path["metrics"][metric]
