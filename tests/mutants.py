@@ -1,9 +1,11 @@
 """Break the code in small ways, one at a time, and see whether a test fails: `make mutants`.
 
 A mutant is a place in `src/onebasin` and other code for it.  It is *killed* if a test fails or never ends, else it has
-*survived*.  First the whole suite runs once and notes which test reaches which line; `.mutants` keeps that until the
-source changes.  Then each mutant meets the tests that reach its line, the most special first, and at last all mirrored
-ones: those of `match/solve.py` are in `tests/match`, those of `options.py` in `tests/test_options.py`.
+*survived*.  Each mutant meets tests until one fails, for so many seconds of a processor at most.  Which come first is
+told by what each test reaches: the whole suite runs once for that, and `.mutants` keeps it until the source changes;
+the most special ones of the mirrored tests come first (those of `match/solve.py` are in `tests/match`, those of
+`options.py` in `tests/test_options.py`), then others.  With `--by-name` nothing runs ahead, and files of tests that
+speak of the place come first: the mirrored ones, then others.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import argparse
 import ast
 import compileall
 import copy
+import math
 import os
 import queue
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -40,6 +44,7 @@ PACKAGE, TESTS = ROOT / "src" / "onebasin", ROOT / "tests"
 DATABASE = ROOT / ".mutants"  # of coverage: lines by test
 MOST = 40  # tests near a mutant, and as many far from it
 ENOUGH = 0.95  # the least share of mutants to be killed
+LOOP, HANG = 3, 30  # times the budget: seconds of the processor, and of the clock, after which a run has no end
 FORKS = get_context("forkserver")  # its children find imported what takes long
 IMPORTED = ["torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "scipy.optimize",
             "matplotlib.figure", "hypothesis", "pytest", "typer", "__main__"]  # fmt: skip
@@ -62,6 +67,18 @@ OPERATORS = {
 }  # fmt: skip
 PAIRS = ("min max", "amin amax", "argmin argmax", "minimum maximum", "clamp_min clamp_max", "all any", "sum mean")
 SWAPPED = {a: b for pair in PAIRS for a, b in (pair.split(), reversed(pair.split())) if a != "sum"}
+
+
+class Budget:
+    """A plugin of pytest that begins no test after so many seconds of the processor."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end, self.spent = time.process_time() + seconds, False
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if time.process_time() > self.end:
+            self.spent, item.session.shouldstop = True, "no time is left"
+            pytest.skip("no time is left")
 
 
 @dataclass(frozen=True)
@@ -195,12 +212,13 @@ class Reached:
         return cls({Path(file): _tests_by_line(data, file) for file in data.measured_files()})
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Up to 2 · MOST of them: mirrored ones first, then one of every function; special ones first."""
+        """Up to 2 · MOST of them: mirrored ones first, then one of every function; special ones first.  Then the rest
+        of the mirrored ones."""
         found = self._reaching(mutant)
         place = [str(x.relative_to(ROOT)) for x in mirror(mutant.file)]
         near = sorted((x for x in found if x.startswith(tuple(place))), key=self._width)
         far = {x.partition("[")[0]: x for x in sorted(found - set(near), key=self._width, reverse=True)}
-        return near[:MOST] + sorted(far.values(), key=self._width)[:MOST]
+        return near[:MOST] + sorted(far.values(), key=self._width)[:MOST] + place
 
     def _width(self, test: str) -> tuple[int, str]:
         return self.width[test], test
@@ -234,46 +252,57 @@ def defined(mutant: Mutant) -> list[str]:
     return names
 
 
-def attempt(source: Path, tests: list[str]) -> None:
+def by_name(mutant: Mutant) -> list[str]:
+    """The files of tests that speak of the place, mirrored ones first; then the other mirrored ones."""
+    place, names = mirror(mutant.file), {*defined(mutant), *mutant.inside.split("."), mutant.file.stem}
+    long = "|".join(re.escape(x.strip("_")) for x in names if len(x) > 3 and x != "__init__")
+    words = re.compile(rf"\b_*({long or '(?!)'})_*\b")
+    ranked = []
+    for file in TESTS.rglob("test_*.py"):
+        near = any(file == x or x in file.parents for x in place)
+        said = len(words.findall(file.stem + " " + file.read_text(encoding="utf-8")))
+        if near or said:
+            ranked.append((not (near and said), not said, -said, str(file.relative_to(ROOT))))
+    return [name for *_, name in sorted(ranked)]
+
+
+def attempt(source: Path, tests: list[str], budget: float) -> None:
     """Run the tests on this copy of the source, in a process that was forked with the libraries imported."""
     os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(LOOP * budget),) * 2)
     os.chdir(ROOT)
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     os.environ["PYTHONPATH"] = str(source)
     sys.path.insert(0, str(source))
-    code = 3  # pytest's own where something else than a test goes wrong
+    code, plugin = 3, Budget(budget)  # pytest's own code where something else than a test goes wrong
     with suppress(Exception):
-        code = pytest.main([*QUIETLY, *tests])
-    sys.exit(code)
+        code = pytest.main([*QUIETLY, *tests], plugins=[plugin])
+    sys.exit(0 if plugin.spent and code == pytest.ExitCode.INTERRUPTED else code)
 
 
-def outcome(source: Path, tests: list[str], seconds: float) -> int | None:
-    """The exit code of pytest on this copy: 0 if all tests hold, 1 if one fails; None if time runs out."""
-    running = FORKS.Process(target=attempt, args=(source, tests))
+def outcome(source: Path, tests: list[str], budget: float) -> int | None:
+    """The exit code of pytest on this copy: 0 if all tests hold, 1 if one fails; None if one never ends."""
+    running = FORKS.Process(target=attempt, args=(source, tests, budget))
     running.start()
-    running.join(seconds)
+    running.join(HANG * budget)
     if running.exitcode is None:
         os.killpg(running.pid, signal.SIGKILL)
         running.join()
-        return None
-    return running.exitcode
+    return None if running.exitcode < 0 else running.exitcode
 
 
-def fate(mutant: Mutant, tests: list[str], source: Path, limit: float) -> str:
+def fate(mutant: Mutant, tests: list[str], source: Path, budget: float) -> str:
     """Killed, timed out or survived, on a copy of the source that is left as it was."""
     file, original = source / mutant.file.relative_to(PACKAGE.parent), mutant.file.read_bytes()
     file.write_bytes(original[: mutant.start] + mutant.new.encode() + original[mutant.end :])
-    code: int | None = 0
     try:
-        for met in (tests, [str(x.relative_to(ROOT)) for x in mirror(mutant.file)]):
-            if met and (code := outcome(source, met, limit)) != 0:
-                break
+        code = outcome(source, tests, budget) if tests else 0
     finally:
         shutil.copy2(mutant.file, file)  # with its time, so that its bytecode is good again
     if code in (0, 1):
         return "killed" if code else "survived"
-    if outcome(source, met, limit) != 0:  # these tests do not end, or not even begin, without the mutant either
+    if outcome(source, tests, budget) != 0:  # these tests do not end, or not even begin, without the mutant either
         return "survived"
     return "timed out" if code is None else "killed"
 
@@ -291,29 +320,30 @@ def main() -> int:
     ask.add_argument("--seed", type=int, default=0)
     ask.add_argument("--workers", type=int, default=2)
     ask.add_argument("--only", type=Path, nargs="+", default=[PACKAGE], help="files or folders of src/onebasin")
-    ask.add_argument("--limit", type=float, default=240, help="seconds for the tests of one mutant")
+    ask.add_argument("--budget", type=float, default=60, help="seconds of a processor for the tests of one mutant")
+    ask.add_argument("--by-name", action="store_true", help="do not run the suite first: choose tests by their words")
     given = ask.parse_args()
     files = [f for x in given.only for f in ([x.resolve()] if x.is_file() else sorted(x.resolve().rglob("*.py")))]
-    fates = run(sample(files, given.sample, given.seed), given.workers, given.limit)
+    fates = run(sample(files, given.sample, given.seed), given.workers, given.budget, named=given.by_name)
     score = killed(fates)
     say(f"{score:.0%} of {len(fates)} mutants killed, {list(fates.values()).count('timed out')} of them by time")
     return 0 if score >= ENOUGH else 1
 
 
-def run(chosen: list[Mutant], workers: int, limit: float) -> dict[Mutant, str]:
+def run(chosen: list[Mutant], workers: int, budget: float, *, named: bool = False) -> dict[Mutant, str]:
     """What became of every mutant; a line each as it is known."""
-    reached, copies = Reached.measured(workers), queue.SimpleQueue()
+    tests_of, copies = by_name if named else Reached.measured(workers).tests, queue.SimpleQueue()
     os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     FORKS.set_forkserver_preload(IMPORTED)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         for i in range(workers):
             copies.put(copy_of_source(Path(folder, str(i))))
-        if outcome(Path(folder, "0"), ["tests/test_families.py"], limit) != 0:
+        if outcome(Path(folder, "0"), ["tests/test_families.py"], budget) != 0:
             raise SystemExit("the tests fail on a copy without any mutant: nothing could be told from it")
 
         def one(mutant: Mutant) -> str:
             source, start = copies.get(), time.monotonic()
-            found = fate(mutant, reached.tests(mutant), source, limit)
+            found = fate(mutant, tests_of(mutant), source, budget)
             copies.put(source)
             taken = f"{time.monotonic() - start:4.0f} s"
             say(f"{found:9} {taken}  {mutant.file.relative_to(ROOT)}:{mutant.line}  {mutant.name}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -93,3 +95,45 @@ def test_a_mutant_meets_the_tests_that_reach_its_line(package, monkeypatch):
     (package / "two.py").write_text("")
     found = {mutant.line: reached.tests(mutant) for mutant in mutants.mutants_of(file)}
     assert found == {1: ["t.py::far[1]", "t.py::special"], 3: found[1], 6: ["t.py::g", "t.py::wide"]}
+
+
+def test_by_name_the_mirrored_files_that_speak_of_the_place_come_first():
+    found = {mutant.inside: mutant for mutant in mutants.mutants_of(mutants.PACKAGE / "match" / "solve.py")}
+    files = mutants.by_name(found["scaled_scores"])
+    assert files[0] in ("tests/match/test_match.py", "tests/match/test_units.py")
+    assert {str(x.relative_to(mutants.ROOT)) for x in (mutants.TESTS / "match").glob("test_*.py")} <= {*files}
+
+
+@pytest.mark.parametrize(
+    ("codes", "told"),
+    [([0], "survived"), ([1], "killed"), ([None, 0], "timed out"), ([None, None], "survived"), ([2, 0], "killed"),
+     ([2, 2], "survived"), ([4, 0], "killed")],
+)  # fmt: skip
+def test_a_mutant_is_killed_only_by_tests_that_hold_without_it(package, tmp_path, monkeypatch, codes, told):
+    """Tests that fail, that never end, or that cannot even be collected."""
+    file = package / "one.py"
+    file.write_text(CODE)
+    mutant, copied, left = mutants.mutants_of(file)[0], tmp_path / "copy", list(codes)
+    monkeypatch.setattr(mutants, "PACKAGE", tmp_path)
+    place = copied / file.relative_to(tmp_path.parent)
+    place.parent.mkdir(parents=True)
+    seen = []
+
+    def outcome(*_: object) -> int | None:
+        seen.append(place.read_text())
+        return left.pop(0)
+
+    monkeypatch.setattr(mutants, "outcome", outcome)
+    assert mutants.fate(mutant, ["a test"], copied, 1.0) == told
+    changed = CODE.replace(mutant.old, mutant.new, 1)
+    assert seen == [changed, CODE][: len(codes)]
+    assert place.read_text() == CODE
+    assert not left
+
+
+@pytest.mark.parametrize(("seconds", "spent"), [(-1.0, True), (60.0, False)])
+def test_no_test_begins_when_the_time_is_spent(seconds, spent):
+    budget, session = mutants.Budget(seconds), SimpleNamespace(shouldstop=False)
+    with pytest.raises(pytest.skip.Exception) if spent else nullcontext():
+        budget.pytest_runtest_setup(SimpleNamespace(session=session))
+    assert bool(session.shouldstop) == budget.spent == spent
