@@ -263,7 +263,9 @@ def by_name(mutant: Mutant) -> list[str]:
         said = len(words.findall(file.stem + " " + file.read_text(encoding="utf-8")))
         if near or said:
             ranked.append((not (near and said), not said, -said, str(file.relative_to(ROOT))))
-    return [name for *_, name in sorted(ranked)]
+    classes = re.findall(r'"([A-Z]\w*?)(?:Model|LMHead|For)\w*"', mutant.file.read_text(encoding="utf-8"))
+    only = ["-k", " or ".join(sorted({*classes}))] if classes and mutant.file.parent.name == "archs" else []
+    return [*(name for *_, name in sorted(ranked)), *only]  # of an architecture, the tests of its classes
 
 
 def attempt(source: Path, tests: list[str], budget: float) -> None:

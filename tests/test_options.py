@@ -20,7 +20,7 @@ from onebasin.methods.activation import Activation
 from onebasin.methods.auto import Auto
 from onebasin.methods.learned import Learned
 from onebasin.methods.weight import Weight
-from onebasin.options import Distinct, Options, Within, hints_of, known_keys, read_section, write_section
+from onebasin.options import Distinct, Options, Within, hints_of, known_keys, read_section, write_section, wrong_type
 from onebasin.recipes import VERBS, parse
 from onebasin.recipes.recipe import Model, Task, WriteAligned
 
@@ -112,6 +112,17 @@ def test_what_does_not_fit_is_refused_with_its_path(change, path, expected, foun
     assert expected in str(error.expected)
     assert found is None or found in str(error.found)
     assert error.next_step
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "step"),
+    [
+        (True, "text", "text that looks like a number or like yes and no needs quotes"),
+        ("x", "a number", "give a number"),
+    ],
+)
+def test_the_next_step_of_a_wrong_type(value, expected, step):
+    assert wrong_type("key", expected, value).next_step == step
 
 
 def test_python_is_refused_what_a_file_is():

@@ -40,6 +40,16 @@ def test_not_carried(name):
     assert not is_carried(name)
 
 
+@pytest.mark.parametrize(("nbytes", "carried"), [(100 * 2**20, True), (100 * 2**20 + 1, False)])
+def test_a_file_of_up_to_100_megabytes_is_carried(tmp_path, make_folder, monkeypatch, nbytes, carried):
+    source, copied = make_folder({}, name="source", config={"model_type": "other"}), []
+    with (source / "vocab.json").open("wb") as file:
+        file.truncate(nbytes)  # without blocks on the disk
+    monkeypatch.setattr("onebasin.checkpoint.output.shutil.copyfile", lambda file, copy: copied.append(file.name))
+    carry_files(source, tmp_path / "out")
+    assert ("vocab.json" in copied) == carried
+
+
 def test_files_beside_the_weights(tmp_path, make_folder, monkeypatch):
     monkeypatch.setattr("onebasin.checkpoint.output.LARGEST", 1000)
     source = make_folder({}, name="source", config={"model_type": "other"})

@@ -17,6 +17,7 @@ from onebasin.maps import (
     Invertible,
     Map,
     Monomial,
+    PairRotation,
     Permutation,
     PermutationSign,
     PositiveScaling,
@@ -133,6 +134,11 @@ def test_projection_of_fibres_is_fibre_by_fibre() -> None:
     for kind in MAPS.values():
         apart = torch.stack([kind.project(matrix).dense() for matrix in matrices])
         torch.testing.assert_close(kind.project(matrices).dense(), apart, rtol=0, atol=1e-12)
+
+
+def test_what_says_nothing_about_rotary_pairs_leaves_them_where_they_are() -> None:
+    nothing = torch.zeros(4, 4, dtype=torch.float64)
+    assert PairRotation.project(nothing).dense().equal(torch.eye(4, dtype=torch.float64))
 
 
 def test_open_families_are_closed_off_at_the_floor() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 
@@ -12,11 +13,17 @@ from safetensors.torch import load_file, save_file
 
 from helpers.folders import certificate
 from helpers.task_files import gpt2
+from onebasin import Alignment, Checkpoint
+from onebasin.ensemble.ensemble import Ensemble
 from onebasin.errors import BadOutput
 from onebasin.learn.steps import Steps
+from onebasin.match.room import Memory
+from onebasin.match.weights import Matched
+from onebasin.methods.activation import Activation
 from onebasin.methods.learned import held_back
+from onebasin.methods.method import Job
 from onebasin.recipes import running
-from onebasin.tasks import Task
+from onebasin.tasks import Task, load_task
 
 DATA = ("--task", "synthetic", "--samples", "40", "--length", "6")
 SHORT = ("--steps", "4", "--set", "learned.batch=8", "--set", "learned.eval_every=2", "--device", "cpu", "--quiet")
@@ -46,6 +53,23 @@ def test_methods_that_learn(cli, pair, tmp_path, method):
     assert found["learning"]["options"]["loss"] == "agreement"
     assert found["learning"]["options"]["two_sided"] == (method == "dual")
     assert not (tmp_path / "out.state").exists()
+
+
+@pytest.mark.parametrize("room", [10.0, 1e9], ids=["little", "much"])
+def test_what_is_left_beside_the_models_is_the_room_for_activations(pair, monkeypatch, room):
+    """Both models in float64 and in float32 are 24 bytes a number; where they do not fit, half is for each."""
+    models = [Checkpoint.open(x) for x in pair]
+    ensemble, data, rooms = Ensemble.of(models), load_task("synthetic", *models, samples=8, length=6), []
+
+    def look(pages, a, b, batches, options, *, room, tick):
+        rooms.append(room)
+        return Matched(Alignment.identity(ensemble.spec), (1.0, 1.0), True)
+
+    monkeypatch.setattr("onebasin.match.activations.match_activations", look)
+    monkeypatch.setattr(Memory, "room", lambda *_: room)
+    Activation().run(ensemble, data, Job(torch.device("cpu")))
+    numbers = sum(map(math.prod, ensemble.spec.keys.values()))
+    assert rooms == [5.0 if room == 10 else 1e9 - 24 * numbers]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from helpers.matching import match
 from helpers.pairs import apart, open_random, scrambled
@@ -23,6 +24,7 @@ def test_any_order_is_exact_and_only_the_right_one_is_near(tmp_path, kind):
     index = [x[heads].tensors()["index"].tolist() for x in (found, right, swapped)]
     assert index[1] == index[0]
     assert index[2] == [index[0][1], index[0][0], *index[0][2:]]
+    assert all(g.dense().dtype == torch.float64 for g in swapped.maps.values())
     assert all(apart(a, transport(b, x).in_memory()) < 1e-9 for x in (right, swapped))
     near, far = (sum(pair.distance(x.maps, leaf) for leaf in a.spec.leaves.values()) for x in (right, swapped))
     assert near < 1e-12 < 1e-3 < far
