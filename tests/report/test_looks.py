@@ -52,6 +52,12 @@ def test_low_curves_are_drawn_again_in_their_colour():
     assert "close up" not in shown(before=HIGH)
 
 
+def test_the_barrier_that_is_marked_is_the_highest():
+    marked = [re.findall(r">barrier ([\d.]+)", shown(**curves)) for curves in ({"a": HIGH, "b": LOW}, {"b": LOW})]
+    assert [float(x) for x in marked[0]] == [pytest.approx(HIGH["barrier"]["loss"], abs=0.01)]
+    assert [float(x) for x in marked[1]] == [pytest.approx(LOW["barrier"]["loss"], abs=0.01)]
+
+
 def test_squashed_are_the_curves_at_the_bottom():
     assert squashed({"high": [0, 10, 0], "low": [0, 2, 0], "middle": [0, 5, 0]}) == ["low"]
     assert squashed({"one": [1, 1], "two": [1, 1]}) == []
@@ -203,6 +209,15 @@ def test_every_colour_has_one_for_the_dark():
     rules = rest[: rest.index("@media print")]
     assert re.findall(r"#[0-9a-f]{3,6}\b(?![^{]*\{)", rules) == []
     assert "#" not in re.sub(r"&#\w+;", "", shown(before=HIGH, after=LOW).split("<body")[1])
+
+
+def test_every_style_is_used_and_every_class_has_one():
+    """But for marks by number and what only tests draw."""
+    sheet = re.sub(r"\{[^}]*\}", "", STYLE.read_text())
+    code = "".join(file.read_text(encoding="utf-8") for file in STYLE.parent.glob("*.py"))
+    styled = set(re.findall(r"\.([a-z][\w-]*)", sheet)) - {f"s{i}" for i in range(6)}
+    used = {name for found in re.findall(r'class_="([\w ]+)"', code) for name in found.split()}
+    assert styled - {"dot"} == used - {"recipe"}
 
 
 def test_the_page_is_made_of_plain_data():
