@@ -253,19 +253,27 @@ def defined(mutant: Mutant) -> list[str]:
 
 
 def by_name(mutant: Mutant) -> list[str]:
-    """The files of tests that speak of the place, mirrored ones first; then the other mirrored ones."""
-    place, names = mirror(mutant.file), {*defined(mutant), *mutant.inside.split("."), mutant.file.stem}
-    long = "|".join(re.escape(x.strip("_")) for x in names if len(x) > 3 and x != "__init__")
-    words = re.compile(rf"\b_*({long or '(?!)'})_*\b")
+    """Files of tests, best first: those that speak of the function around the mutant, those that mirror its module,
+    those that speak of the module, and of one that imports it."""
+    place, inside, stem = mirror(mutant.file), mutant.inside.rpartition(".")[2], mutant.file.stem
+    module = re.compile(rf"from onebasin\.{'.'.join(mutant.file.relative_to(PACKAGE).with_suffix('').parts)} import")
+    users = {file.stem for file in PACKAGE.rglob("*.py") if module.search(file.read_text(encoding="utf-8"))}
+    worth = [(wording({inside} if inside else {*defined(mutant)}), 20), (wording({stem}), 4), (wording(users), 2)]
     ranked = []
-    for file in TESTS.rglob("test_*.py"):
-        near = any(file == x or x in file.parents for x in place)
-        said = len(words.findall(file.stem + " " + file.read_text(encoding="utf-8")))
-        if near or said:
-            ranked.append((not (near and said), not said, -said, str(file.relative_to(ROOT))))
+    for file in sorted(TESTS.rglob("test_*.py")):
+        text = f"{file.stem} {file.read_text(encoding='utf-8')}"
+        score = sum(each * min(len(words.findall(text)), 3) for words, each in worth)
+        if score := score + 10 * any(file == x or x in file.parents for x in place):
+            ranked.append((-score, str(file.relative_to(ROOT))))
     classes = re.findall(r'"([A-Z]\w*?)(?:Model|LMHead|For)\w*"', mutant.file.read_text(encoding="utf-8"))
     only = ["-k", " or ".join(sorted({*classes}))] if classes and mutant.file.parent.name == "archs" else []
-    return [*(name for *_, name in sorted(ranked)), *only]  # of an architecture, the tests of its classes
+    return [*(name for _, name in sorted(ranked)), *only]  # of an architecture, the tests of its classes
+
+
+def wording(names: set[str]) -> re.Pattern[str]:
+    """What finds these names as words, with underscores around them or not; short ones would be found everywhere."""
+    long = "|".join(re.escape(x.strip("_")) for x in names if len(x) > 3 and x != "__init__")
+    return re.compile(rf"\b(?:test)?_*({long or '(?!)'})_*\b")
 
 
 def attempt(source: Path, tests: list[str], budget: float) -> None:

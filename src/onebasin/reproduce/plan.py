@@ -6,7 +6,7 @@ All of it is plain data, so that what lies in a folder already can be compared w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 BUDGETS = ("tiny", "small", "paper")
@@ -71,7 +71,7 @@ class Row:
     label: str
     models: tuple[str, str]
     data: str
-    method: Mapping[str, Any] = field(default_factory=dict)
+    method: Mapping[str, Any]
     paths: tuple[str, ...] = ("circuit", "factor")
     points: int = 11
     samples: int | None = None
