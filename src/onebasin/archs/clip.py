@@ -18,8 +18,11 @@ MAPS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o
 RETURNED = "its output is the model's output, and no linear map follows that could take the gain"
 
 
+LARGEST = 2  # an `eos_token_id` of old configurations: the token with the largest number ends the text
+
+
 def _tokens(cfg: Config) -> Tokens:
-    return Tokens(cfg.vocab_size, cfg.max_position_embeddings)
+    return Tokens(cfg.vocab_size, cfg.max_position_embeddings, ordered=cfg.eos_token_id == LARGEST)
 
 
 def _text_sizes(cfg: Config) -> dict[str, int]:

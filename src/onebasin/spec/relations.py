@@ -85,11 +85,15 @@ class Mirror:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The model reads token ids; where it looks for the `end` of a text, that token stands there and nowhere else."""
+    """The model reads token ids; where it looks for the `end` of a text, that token stands there and nowhere else.
+
+    Some find it as the largest number: to them the order of tokens matters (`ordered`).
+    """
 
     vocabulary: int
     positions: int
     end: int | None = None
+    ordered: bool = False
 
     @property
     def sizes(self) -> tuple[int, ...]:

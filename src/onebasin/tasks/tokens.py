@@ -32,7 +32,7 @@ def reads_tokens(checkpoint: Checkpoint) -> Tokens:
 
 def tokenizer_of(checkpoint: Checkpoint) -> Any | None:
     """The tokenizer in the model's folder, if there is one; no code of the folder is run."""
-    folder = checkpoint.store.folder
+    folder = checkpoint.folder
     if not any((folder / name).is_file() for name in _FILES):
         return None
     from transformers import AutoTokenizer
