@@ -22,7 +22,9 @@ LARGEST = 2  # an `eos_token_id` of old configurations: the token with the large
 
 
 def _tokens(cfg: Config) -> Tokens:
-    return Tokens(cfg.vocab_size, cfg.max_position_embeddings, ordered=cfg.eos_token_id == LARGEST)
+    end = cfg.eos_token_id
+    fixed = range(cfg.vocab_size) if end == LARGEST else (end,)
+    return Tokens(cfg.vocab_size, cfg.max_position_embeddings, fixed=fixed)
 
 
 def _text_sizes(cfg: Config) -> dict[str, int]:

@@ -40,8 +40,8 @@ def order_by_name(a: Checkpoint, b: Checkpoint, letter: str) -> list[int] | None
     size = lengths(a.spec)[letter]
     if lengths(b.spec)[letter] != size:
         return None
-    for model, names in ((a, mine), (b, theirs)):
-        _check_places(model, names, size, letter)
+    for names in (mine, theirs):
+        _check_places(names, size, letter)
     rest = [[i for i in range(size) if i not in taken] for taken in (set(mine.values()), set(theirs.values()))]
     found = {**{place: theirs[name] for name, place in mine.items()}, **dict(zip(*rest, strict=True))}
     return [found[i] for i in range(size)]
@@ -65,18 +65,16 @@ def _only(names: Mapping[str, int], others: Mapping[str, int]) -> str:
     return f"{len(names):,}, here alone {said}{more}" if own else f"{len(names):,}, all known to the other"
 
 
-def _check_places(model: Checkpoint, names: Mapping[str, int], size: int, letter: str) -> None:
+def _check_places(names: Mapping[str, int], size: int, letter: str) -> None:
     """Every name has a place of its own on the axis: otherwise nothing can be reordered by name."""
     known: dict[int, str] = {}
     for name, place in names.items():
         if place in known or not 0 <= place < size:
-            what = f"The {WORDS[letter]} of a model cannot be reordered by name: one has no place of its own"
-            expected = (
-                f"a place below {size:,} for each" if place not in known else f"another place than {known[place]!r}"
-            )
-            step = f"give both models their {WORDS[letter]} in one order first"
             raise Incompatible(
-                what, expected=expected, found=f"{name!r} at {place} ({model.folder.name})", next_step=step
+                f"The {WORDS[letter]} of a model cannot be reordered by name: one has no place of its own",
+                expected=f"a place of its own below {size:,}",
+                found=f"{name!r} at {place}" + (f", as {known[place]!r}" if place in known else ""),
+                next_step=f"give both models their {WORDS[letter]} in one order first",
             )
         known[place] = name
 

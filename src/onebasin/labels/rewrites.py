@@ -91,19 +91,6 @@ def with_positions(config: Mapping[str, Any], count: int) -> dict[str, Any]:
     return {**{key: value for key, value in config.items() if key != POSITIONS}, own: count}
 
 
-def renumbered(config: Mapping[str, Any], places: Mapping[int, int]) -> dict[str, Any]:
-    """The configuration in which tokens have other numbers; those of no place stay."""
-
-    def moved(key: str, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return renumbered(value, places)
-        if not is_id(key):
-            return value
-        return [places.get(x, x) for x in value] if isinstance(value, list) else places.get(value, value)
-
-    return {key: moved(key, value) for key, value in config.items()}
-
-
 def with_ids_of(config: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with the special tokens of another, in its parts as well."""
     parts = {x for x, part in config.items() if isinstance(part, Mapping) and isinstance(other.get(x), Mapping)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from onebasin.spec.ops import Op, layer_norm, rms_norm
@@ -87,13 +88,13 @@ class Mirror:
 class Tokens:
     """The model reads token ids; where it looks for the `end` of a text, that token stands there and nowhere else.
 
-    Some find it as the largest number: to them the order of tokens matters (`ordered`).
+    `fixed` are the numbers that the model itself computes with: the tokens that have them cannot have others.
     """
 
     vocabulary: int
     positions: int
     end: int | None = None
-    ordered: bool = False
+    fixed: Collection[int] = ()
 
     @property
     def sizes(self) -> tuple[int, ...]:
