@@ -134,7 +134,7 @@ def test_another_vocabulary_blocks_and_another_order_does_not(cli, copy, kind):
     for folder, order in ((a, ["the", "cat", "sat"]), (b, ["the", "dog", "sat"])):
         for name, text in kind(order).items():
             (folder / name).write_text(text)
-    assert blocked(cli, a, b) == ["tokens"]
+    assert blocked(cli, a, b) == ["list of tokens"]
     for name, text in kind(["the", "sat", "cat"]).items():
         (b / name).write_text(text)
     code, out, _ = cli("inspect", a, b)
@@ -146,7 +146,7 @@ def test_other_classes_block_and_another_order_does_not(cli, copy):
     a, b = copy("vit", "a"), copy("vit", "b")
     edit_config(a, id2label={"0": "cat", "1": "dog", "2": "owl"})
     edit_config(b, id2label={"0": "dog", "1": "cat", "2": "fox"})
-    assert blocked(cli, a, b) == ["classes"]
+    assert blocked(cli, a, b) == ["list of classes"]
     edit_config(b, id2label={"0": "dog", "1": "cat", "2": "owl"})
     code, out, _ = cli("inspect", a, b)
     assert code == 0

@@ -62,7 +62,7 @@ def _labels(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
             order = order_between(a, b, letter)
         except Incompatible as reason:
             seen.add(letter)
-            yield Obstacle(word, reason.expected, reason.found, f"{reason.what}; {reason.next_step}")
+            yield Obstacle(f"list of {word}", reason.expected, reason.found, f"{reason.what}; {reason.next_step}")
             continue
         if order is not None:
             yield _other_order(a, b, letter, order)
