@@ -100,4 +100,4 @@ def with_ids_of(config: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str
 
 def is_id(setting: str) -> bool:
     """Whether a setting holds the number of a token, or a list of them."""
-    return setting.endswith("_token_id")
+    return str(setting).endswith("_token_id")
