@@ -5,6 +5,7 @@ B is shuffled here, tensor by tensor, and its files say so; what comes out is wh
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from pathlib import Path
@@ -298,3 +299,12 @@ def test_rows_without_a_name_keep_their_order(pair):
     a, b = map(Checkpoint.open, pair)
     assert names_of(a, TOKENS) == {"one": 0, "two": 4}
     assert order_between(a, b, TOKENS) == [5, 0, 2, 3, 1, 4]
+
+
+def test_files_of_a_live_reference_are_there_as_long_as_they_are_needed(pair, tmp_path):
+    """A live model lies in a folder that goes with it: what was aligned with it takes files from there."""
+    a, b = (transformers.BertForSequenceClassification.from_pretrained(folder) for folder in pair)
+    found = align(a, b, method="weight", device="cpu").models[1]
+    gc.collect()
+    found.save(tmp_path / "out")
+    assert Checkpoint.open(tmp_path / "out").spec.architecture == "BertForSequenceClassification"

@@ -10,15 +10,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from onebasin.checkpoint.store import Store
+
 LENGTHS = ("model_max_length", "max_seq_length", "max_length")  # how long a text may be, as tokenizers and others say
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Files of a `folder`; `longest` is how long texts may be, where that is less than what the files were made for."""
+    """Files in the folder of `store`; `longest` is how long texts may be, where that is less than these files say."""
 
-    folder: Path
+    store: Store
     longest: int | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where they are."""
+        return self.store.folder
 
     def shortened(self) -> Iterator[tuple[str, str]]:
         """(name, text) of the files that would let texts be too long, changed."""

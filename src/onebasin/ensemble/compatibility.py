@@ -72,7 +72,7 @@ def _labels(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
         for i in labelled:
             if other is not None and leaf.shape[i] != other.shape[i] and leaf.letters[i] not in seen:
                 seen.add(leaf.letters[i])
-                step = "give both models the same vocabulary, positions and classes first"
+                step = "give both models the same vocabulary and classes first; only learned positions of texts are cut"
                 yield Obstacle(f"length of a labelled axis of {name}", leaf.shape[i], other.shape[i], step)
     only = sorted(set(a.spec.leaves) ^ set(b.spec.leaves))
     if only and a.spec.tied == b.spec.tied:

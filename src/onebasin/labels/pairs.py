@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.beside import Beside
+from onebasin.checkpoint.store import Store
 from onebasin.errors import Incompatible
 from onebasin.labels.names import has_tokenizer, order_by_name
 from onebasin.labels.rewrites import CLASSES, TOKENS, lengths, positions, reorder, shorten, with_ids_of
@@ -35,12 +36,17 @@ def at_one_length(models: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
 
 def _cut(model: Checkpoint, count: int) -> Checkpoint:
     short = shorten(model, count)
-    return model if short is None else replace(short, beside=Beside(model.folder, _longest(short)))
+    return model if short is None else replace(short, beside=Beside(_files(model), _longest(short)))
 
 
 def is_cut(model: Checkpoint) -> bool:
     """Whether the model has lost positions."""
     return model.beside is not None and model.beside.longest is not None
+
+
+def _files(model: Checkpoint) -> Store:
+    """Where the files beside its weights are; whoever holds it keeps the folder, which may be a temporary one."""
+    return model.beside.store if model.beside else model.store
 
 
 def _longest(model: Checkpoint) -> int:
@@ -60,7 +66,7 @@ def _named_as(a: Checkpoint, b: Checkpoint) -> Checkpoint:
     if CLASSES in orders:
         config |= {key: a.config[key] for key in ("id2label", "label2id") if key in a.config}
     longest = next((x.beside.longest for x in (a, b) if x.beside and x.beside.longest), None)
-    beside = Beside(a.folder if has_tokenizer(a.folder) or not has_tokenizer(b.folder) else b.folder, longest)
+    beside = Beside(_files(a if has_tokenizer(a.folder) or not has_tokenizer(b.folder) else b), longest)
     return replace(reorder(b, orders).derive({}, config=config), beside=beside)
 
 
