@@ -1,14 +1,18 @@
 """Real pretrained models: the promise on their own files, moved copies that come back, and independent pairs averaged.
 
     python benchmarks/run.py real
+    ONEBASIN_METHODS=smollm2 python benchmarks/run.py real    only these models; the others keep what the file holds
+    ONEBASIN_REAL=FOLDER python benchmarks/run.py real        models that ../shared/real/fetch put there before
 
-Models come from ../shared/real.  Every step is the command a user types, in a process of its own; seconds are those
-above importing torch and transformers.  A moved copy is the canonical form (untied head) under a random symmetry in
-every space, inside heads of condition at most 4, all in float32; its perplexity is on WikiText-2.  Of the embedders
-pooled sentences of AG News are classified by the nearest mean of their class; of the proteins' models every residue is
-masked in turn.
+Every step is the command a user types, in a process of its own; seconds are those above importing torch and
+transformers, on a machine that may do other things beside ("load average", before each entry).  A moved copy is the
+canonical form (untied head) under a random symmetry in every space, inside heads of condition at most 4, all in
+float32; its perplexity is on WikiText-2.  Of the embedders pooled sentences of AG News are classified by the nearest
+mean of their class; of the proteins' models every residue is masked in turn.  These two have 144 and 128 positions:
+both are cut to 128.
 """
 
+import datetime
 import json
 import os
 import re
@@ -16,15 +20,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from _compact import RESULTS
 from matching import SHARED
 
 NEEDS = (SHARED / "real", SHARED / "data")
-ONLY = os.environ.get("ONEBASIN_METHODS", "")  # a pattern of entries, to try some
+ONLY = os.environ.get("ONEBASIN_METHODS", "")  # a pattern of models
+FETCHED = os.environ.get("ONEBASIN_REAL")
+KEPT = RESULTS / "real.json"
 MOVED = {"smollm2-135m-instruct": "SmolLM2-135M", "gemma3-270m": "Gemma 3 270M"}
-PAIRS = {"embedders": ("bge-small-en-v1.5", "arctic-embed-s"), "proteins": ("sapiens-vh-128", "sapiens-vl")}
+PAIRS = {"embedders": ("bge-small-en-v1.5", "arctic-embed-s"), "proteins": ("sapiens-vh", "sapiens-vl")}
 TEXTS = 400  # of AG News, for the means and again for the test
 CHAINS = {  # variable domains of a human antibody, heavy and light
     "heavy": "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYCSRWGGDG"
@@ -35,20 +43,30 @@ CHAINS = {  # variable domains of a human antibody, heavy and light
 
 
 def measure() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(KEPT.read_text())["results"] if ONLY and KEPT.is_file() else {}
     with tempfile.TemporaryDirectory(prefix="onebasin-real-") as folder:
-        here = Path(folder)
+        here, models = Path(folder), Path(FETCHED or folder)
         names = [*MOVED, *(name for pair in PAIRS.values() for name in pair)]
         wanted = [name for name in names if re.search(ONLY, name)]
-        subprocess.run([sys.executable, SHARED / "real" / "fetch", here, *wanted], check=True, capture_output=True)
-        found: dict[str, Any] = {"importing torch and transformers": seconds([sys.executable, "-c", IMPORTS])}
+        subprocess.run([sys.executable, SHARED / "real" / "fetch", models, *wanted], check=True, capture_output=True)
         for name in (name for name in MOVED if name in wanted):
-            found[MOVED[name]] = moved_copy(here, name)
-            print(MOVED[name], json.dumps(found[MOVED[name]]), file=sys.stderr, flush=True)
+            found[MOVED[name]] = told(MOVED[name], lambda name=name: moved_copy(models, here, name))
         for kind, pair in PAIRS.items():
             if set(pair) <= set(wanted):
-                found[" / ".join(pair)] = averaged(here, kind, *pair)
-                print(pair, json.dumps(found[" / ".join(pair)]), file=sys.stderr, flush=True)
-        return found
+                label = " / ".join(pair)
+                found[label] = told(label, lambda kind=kind, pair=pair: averaged(models, here, kind, *pair))
+        return {name: found[name] for name in (*MOVED.values(), *map(" / ".join, PAIRS.values())) if name in found}
+
+
+def told(label: str, entry: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """An entry with what its seconds depend on."""
+    about = {
+        "load average": round(os.getloadavg()[0], 2),
+        "date": datetime.datetime.now(datetime.UTC).isoformat("T", "minutes"),
+    }
+    found = {**about, "seconds of imports": seconds([sys.executable, "-c", IMPORTS]), **entry()}
+    print(label, json.dumps(found), file=sys.stderr, flush=True)
+    return found
 
 
 IMPORTS = "import torch, transformers, scipy.optimize"
@@ -71,13 +89,13 @@ def command(*words: Any) -> tuple[dict[str, Any], float]:
     return json.loads(done.stdout), round(spent - seconds([sys.executable, "-c", IMPORTS]), 1)
 
 
-def moved_copy(here: Path, name: str) -> dict[str, Any]:
+def moved_copy(models: Path, here: Path, name: str) -> dict[str, Any]:
     """`inspect`, `verify`, and the way back from a random symmetry."""
     from onebasin import Alignment, Checkpoint, canonicalize, transport
 
-    _, inspected = command("inspect", here / name)
-    promise, verified = command("verify", here / name)
-    form = canonicalize(Checkpoint.open(here / name)).checkpoint
+    _, inspected = command("inspect", models / name)
+    promise, verified = command("verify", models / name)
+    form = canonicalize(Checkpoint.open(models / name)).checkpoint
     a, b, back = (here / f"{name}-{which}" for which in ("canonical", "moved", "back"))
     form.save(a, dtype="float32")
     transport(form, Alignment.random(form.spec, 7, condition=4.0)).save(b, dtype="float32")
@@ -100,31 +118,39 @@ def moved_copy(here: Path, name: str) -> dict[str, Any]:
     }
 
 
-def averaged(here: Path, kind: str, a: str, b: str) -> dict[str, Any]:
-    """Both models, their plain average and the average of what weight matching wrote."""
-    said, spent = command("align", here / a, here / b, "-o", here / f"{b}-aligned", "--method", "weight")
-    command("merge", here / a, here / b, "-o", here / f"{b}-merged", "--method", "weight")
-    models = {a: here / a, b: here / b, "aligned B": here / f"{b}-aligned", "merged": here / f"{b}-merged"}
+def averaged(models: Path, here: Path, kind: str, a: str, b: str) -> dict[str, Any]:
+    """Both models, their plain average, and the average of what weight matching wrote."""
+    out = here / f"{b}-aligned"
+    said, spent = command("align", models / a, models / b, "-o", out, "--method", "weight")
+    _, merging = command("merge", models / a, models / b, "-o", here / f"{b}-merged", "--method", "weight")
+    aligned = out if (out / "config.json").is_file() else out / "b"
+    folders = {
+        a: models / a, b: models / b, "aligned B": aligned, "plain average": plain_average(models, here, a, b),
+        "merged": here / f"{b}-merged",
+    }  # fmt: skip
     measure_one = {"embedders": nearest_mean, "proteins": masked_residues}[kind]
-    found = {name: measure_one(folder) for name, folder in models.items()}
     return {
         "seconds of align --method weight": spent,
-        **{x: said[x] for x in ("distance_before", "distance_after", "output_drift") if x in said},
-        "measured": found,
-        "plain average": measure_one(plain_average(here, a, b)),
+        "seconds of merge --method weight": merging,
+        **{x: said[x] for x in ("distance_before", "distance_after", "output_drift", "gauge", "warnings")},
+        "measured": {name: measure_one(folder) for name, folder in folders.items()},
     }
 
 
-def plain_average(here: Path, a: str, b: str) -> Path:
-    """Tensors averaged by name."""
+def plain_average(models: Path, here: Path, a: str, b: str) -> Path:
+    """Tensors averaged by name, the longer table of positions as long as the other."""
     import shutil
 
     import torch
     from safetensors.torch import load_file, save_file
 
-    out = Path(shutil.copytree(here / a, here / f"{a}-{b}-plain"))
-    one, two = (load_file(here / x / "model.safetensors") for x in (a, b))
-    mean = {key: torch.lerp(one[key].float(), two[key].float(), 0.5) for key in one}
+    out = Path(shutil.copytree(models / a, here / f"{a}-{b}-plain"))
+    configs = [json.loads((models / x / "config.json").read_text()) for x in (a, b)]
+    shorter = min(configs, key=lambda config: config["max_position_embeddings"])
+    (out / "config.json").write_text(json.dumps(shorter))
+    one, two = (load_file(models / x / "model.safetensors") for x in (a, b))
+    rows = {key: min(len(one[key]), len(two[key])) for key in one}
+    mean = {key: torch.lerp(one[key][:n].float(), two[key][:n].float(), 0.5) for key, n in rows.items()}
     save_file(mean, out / "model.safetensors", {"format": "pt"})
     return out
 

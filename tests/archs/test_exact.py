@@ -63,6 +63,26 @@ def loaded(checkpoint: Checkpoint, name: str, folder: Path) -> transformers.PreT
     return model
 
 
+@pytest.mark.parametrize(("model_type", "name"), [("gptj", "GPTJForCausalLM"), ("gpt_neo", "GPTNeoForCausalLM")])
+def test_models_that_compute_attention_in_float32_are_exact_as_far_as_that_goes(tmp_path, model_type, name):
+    """Run as transformers runs them, in float64 but for scores; the same models all in float64 differ by nothing."""
+    original = Checkpoint.open(random_folder(tmp_path / "model", model_type, name, 1))
+    form = canonicalize(original).checkpoint.in_memory()
+    alignment, inputs = Alignment.random(form.spec, 1), probe_inputs(original.spec, seed=1)
+    transport(form, alignment).save(tmp_path / "moved", dtype="F64")
+    kind = getattr(transformers, name)
+    models = [kind.from_pretrained(tmp_path / x, dtype=torch.float64).eval() for x in ("model", "moved")]
+
+    def moved() -> float:
+        before, after = (outputs(model, form.spec, inputs) for model in models)
+        return relative(output_drift(after, before, form.spec, alignment), before)
+
+    assert 1e-9 < moved() < 1e-5
+    for model in models:
+        all_in_float64(model)
+    assert moved() < EXACT
+
+
 @one_of_each_type(seed=SEEDS)
 def test_the_stock_model_is_what_from_pretrained_loads(make, name):
     checkpoint = make()

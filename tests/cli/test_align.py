@@ -78,7 +78,7 @@ def with_tokens(folder: Path, first: object, second: object) -> tuple[Path, Path
 
 def with_labels(folder: Path) -> tuple[Path, Path]:
     a, b = two_vits(folder)
-    return labelled(a, "cat", "dog", "owl"), labelled(b, "dog", "cat", "owl")
+    return labelled(a, "cat", "dog", "owl"), labelled(b, "dog", "cat", "fox")
 
 
 def with_pixels(folder: Path) -> tuple[Path, Path]:
@@ -88,20 +88,25 @@ def with_pixels(folder: Path) -> tuple[Path, Path]:
 
 YARN = rope(77.0, rope_type="yarn", factor=2.0, original_max_position_embeddings=16)
 STRANGERS = {  # name -> (how the two folders are made, what the one message must say)
-    "token -> id": (
-        lambda t: with_tokens(t, tokens("the", "cat", "sat"), tokens("the", "sat", "cat")),
-        ["token 'cat' differs", "expected: 1 (A)", "found: 2 (B)", "one tokenizer"],
+    "tokens": (
+        lambda t: with_tokens(t, tokens("the", "cat", "sat"), tokens("the", "sat", "dog")),
+        [
+            "list of tokens differs",
+            "expected: 4, here alone 'cat' (1) (A)",
+            "here alone 'dog' (2) (B)",
+            "one tokenizer",
+        ],
     ),
     "added token": (
         lambda t: with_tokens(t, tokens("the", "cat"), tokens("the", "cat", added="<stop>")),
-        ["token '<end>' differs", "expected: 2 (A)"],
+        ["list of tokens differs", "expected: 3, here alone '<end>' (2) (A)"],
     ),
     "damaged tokenizer": (
         lambda t: with_tokens(t, tokens("the"), {"model": ["vocab"]}),
         ["The tokenizer of", "cannot be read"],
     ),
     "size of the vocabulary": (lambda t: two_llamas(t, vocab_size=300), ["length of a labelled axis", "vocabulary"]),
-    "id2label": (with_labels, ["class names (id2label) differs", "'0': 'cat'", "one order of classes"]),
+    "id2label": (with_labels, ["list of classes differs", "here alone 'owl' (2) (A)", "here alone 'fox' (2) (B)"]),
     "preprocessing": (with_pixels, ["preprocessing: image_std differs", "[0.5] (A)", "[0.2] (B)"]),
     "depth": (lambda t: two_llamas(t, num_hidden_layers=2), ["number of layers differs", "1 (A)", "2 (B)"]),
     "activation": (lambda t: two_vits(t, hidden_act="relu"), ["operations on", "different things"]),

@@ -201,7 +201,7 @@ def test_eval_refuses_what_cannot_be_measured(cli, texts, classifiers, tmp_path)
     a, _, own = classifiers
     four = vit(tmp_path / "four", 0, num_labels=4)
     named = vit(tmp_path / "named", 0, id2label={0: "x", 1: "y", 2: "z"}, label2id={"x": 0, "y": 1, "z": 2})
-    other = vit(tmp_path / "other", 0, id2label={0: "y", 1: "x", 2: "z"}, label2id={"y": 0, "x": 1, "z": 2})
+    other = vit(tmp_path / "other", 0, id2label={0: "x", 1: "y", 2: "w"}, label2id={"x": 0, "y": 1, "w": 2})
     for arguments, said in {
         (a, four, "--ensemble", "--task", own): "number of outputs differ",
         (named, other, "--ensemble", "--task", own): "class names",

@@ -99,7 +99,7 @@ def place(tmp_path_factory) -> Path:
     for seed, name in enumerate(("A", "B", "C")):
         byte_llama(root / name, seed)
     words(byte_llama(root / "cats"), "the", "cat")
-    words(byte_llama(root / "dogs"), "cat", "the")
+    words(byte_llama(root / "dogs"), "the", "dog")
     byte_llama(root / "deep", num_hidden_layers=2)
     random_folder(root / "vit", "vit", "ViTForImageClassification", 3)
     for name in ("pickled", "adapter", "truncated", "nan", "mamba"):

@@ -24,7 +24,7 @@ LAYERS = (  # a module imports only from layers above its own, and from packages
     ("linalg", "maps"),
     ("spec", "archs"),
     ("checkpoint",),
-    ("canonical", "widening", "alignment"),
+    ("labels", "canonical", "widening", "alignment"),
     ("tasks", "paths"),
     ("ensemble",),
     ("verification", "landscape"),
@@ -39,7 +39,7 @@ FREE_OF_TORCH = (  # packages and modules: not even inside a function
     "errors", "names", "families", "options", "spec", "archs", "ensemble/compatibility", "ensemble/inspection",
     "ensemble/words", "match/options", "learn/options", "papers/options",
 )  # fmt: skip
-TORCH_INSIDE = ("methods",)  # help and recipes read them: only inside a function, and for types
+TORCH_INSIDE = ("methods", "labels")  # help and recipes read them: only inside a function, and for types
 ORDINARY = {"clip"}  # model types that are words of all code: only their class names and capitals tell
 ROOT = ("__init__", "__main__")  # the public names, imported when first used, and the command line
 

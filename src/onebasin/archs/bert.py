@@ -20,6 +20,11 @@ def _sizes(cfg: Config) -> dict[str, int]:
     return {"v": cfg.vocab_size, "p": cfg.max_position_embeddings, "y": cfg.type_vocab_size, "c": cfg.num_labels}
 
 
+def _behind_padding(cfg: Config) -> Tokens:
+    """Positions are counted over all tokens but padding, and begin behind the number of that."""
+    return Tokens(cfg.vocab_size, cfg.max_position_embeddings - cfg.pad_token_id - 1, fixed=(cfg.pad_token_id,))
+
+
 def encoder(s: Builder, cfg: Config) -> tuple[Axis, str]:
     """The stream, and the norm that writes its last state."""
     d = s.space("residual", cfg.hidden_size)
@@ -68,7 +73,7 @@ def _like_roberta(model_type: str, name: str) -> Callable[[Declaration], Declara
         model_type,
         prefix="roberta.",
         heads=text_heads(name, "lm_head.decoder"),
-        inputs=lambda cfg: Tokens(cfg.vocab_size, cfg.max_position_embeddings - cfg.pad_token_id - 1),
+        inputs=_behind_padding,
         sizes=_sizes,
         fields={**FIELDS, "eps": "layer_norm_eps"},
         renames=OLD_NORMS,

@@ -18,8 +18,13 @@ MAPS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o
 RETURNED = "its output is the model's output, and no linear map follows that could take the gain"
 
 
+LARGEST = 2  # an `eos_token_id` of old configurations: the token with the largest number ends the text
+
+
 def _tokens(cfg: Config) -> Tokens:
-    return Tokens(cfg.vocab_size, cfg.max_position_embeddings)
+    end = cfg.eos_token_id
+    fixed = range(cfg.vocab_size) if end == LARGEST else (end,)
+    return Tokens(cfg.vocab_size, cfg.max_position_embeddings, fixed=fixed)
 
 
 def _text_sizes(cfg: Config) -> dict[str, int]:

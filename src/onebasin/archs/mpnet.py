@@ -20,7 +20,7 @@ MAPS = ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.a
         "MPNetForSequenceClassification": Head("classifier.out_proj", bias=True, pooled=True),
         "MPNetForTokenClassification": Head("classifier", bias=True),
     },
-    inputs=lambda cfg: Tokens(cfg.vocab_size, cfg.max_position_embeddings - PADDING - 1),
+    inputs=lambda cfg: Tokens(cfg.vocab_size, cfg.max_position_embeddings - PADDING - 1, fixed=(PADDING,)),
     sizes=lambda cfg: {
         "v": cfg.vocab_size, "p": cfg.max_position_embeddings, "r": cfg.relative_attention_num_buckets,
         "c": cfg.num_labels,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onebasin.archs import declare, lookup
+from onebasin.checkpoint.beside import Beside
 from onebasin.checkpoint.checks import check_headers, check_numbers, check_release, check_runs, transformers_config
 from onebasin.checkpoint.dtypes import DTYPES, code_of
 from onebasin.checkpoint.folder import locate, read_config
@@ -33,13 +34,14 @@ Recipe = Callable[[], "Tensor"]
 @dataclass(frozen=True, repr=False)
 class Checkpoint(Shared):
     """`leaves` maps leaf names to recipes; `stored` maps table keys (or pieces of them, where the file has these) to
-    (name on disk, dtype on disk)."""
+    (name on disk, dtype on disk).  `beside` says whose files go with it, if not those of its own folder."""
 
     spec: ModelSpec
     config: Mapping[str, Any]
     leaves: Mapping[str, Recipe]
     stored: Mapping[str, tuple[str, str]]
     store: Store
+    beside: Beside | None = None
 
     @classmethod
     def open(cls, source: str | Path, revision: str | None = None) -> Checkpoint:
@@ -65,6 +67,11 @@ class Checkpoint(Shared):
         numbers = sum(prod(shape) for shape in self.spec.keys.values())
         kinds = ", ".join(sorted({kind for _, kind in self.stored.values()}))
         return f"Checkpoint({self.spec.architecture}, {numbers:,} parameters, {kinds}, {self.store.folder})"
+
+    @property
+    def folder(self) -> Path:
+        """Where the files beside its weights are: its tokenizer above all."""
+        return self.beside.folder if self.beside else self.store.folder
 
     def check_values(self, progress: Progress | None = None) -> None:
         """Read the file once: every number is finite, tied entries are equal, and transformers has such a model."""
@@ -153,9 +160,10 @@ class Checkpoint(Shared):
             Path(out),
             self.planned(dtype),
             config=self.config if dtype is None else _with_dtype(self.config, DTYPES[dtype].name),
-            carry_from=self.store.folder,
+            carry_from=self.folder,
+            licences_from=self.store.folder,
             max_shard_size=max_shard_size,
-            extra_files=extra_files or {},
+            extra_files={**dict(self.beside.shortened() if self.beside else ()), **(extra_files or {})},
             progress=progress,
             overwrite=overwrite,
         )

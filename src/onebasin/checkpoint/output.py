@@ -111,15 +111,32 @@ def is_carried(name: str) -> bool:
     name = name.lower()
     if name in _WRITTEN_ANEW | _TRAINING or name.endswith(".index.json") or name.startswith("."):
         return False
-    return name.endswith(SUFFIXES) or (name.startswith(LEGAL) and not name.endswith(".py"))
+    return name.endswith(SUFFIXES) or (_is_legal(name) and not name.endswith(".py"))
 
 
-def carry_files(source: Path, target: Path) -> None:
+def _is_legal(name: str) -> bool:
+    return name.lower().startswith(LEGAL)
+
+
+def carry_files(source: Path, target: Path, licences: Path | None = None) -> None:
     """Copy the carried files of one folder to another, the chat templates one level down included.
 
-    A link that leads out of the folder is passed over: what it shows may be private.
+    Licences are those in the folder `licences`, if that is another.  A link that leads out of its folder is passed
+    over: what it shows may be private.
     """
-    for file in sorted([*source.iterdir(), *(source / _TEMPLATES).glob("*.jinja")]):
+    if licences is not None and licences != source:
+        _carry([file for file in licences.iterdir() if _is_legal(file.name)], licences, target)
+        _carry([file for file in _candidates(source) if not _is_legal(file.name)], source, target)
+    else:
+        _carry(_candidates(source), source, target)
+
+
+def _candidates(source: Path) -> list[Path]:
+    return [*source.iterdir(), *(source / _TEMPLATES).glob("*.jinja")]
+
+
+def _carry(files: list[Path], source: Path, target: Path) -> None:
+    for file in sorted(files):
         if not file.is_file() or not is_carried(file.name) or file.stat().st_size > LARGEST:
             continue
         if not _belongs(file, source):

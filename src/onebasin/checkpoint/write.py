@@ -46,6 +46,7 @@ def write_folder(
     *,
     config: Mapping[str, Any],
     carry_from: Path | None,
+    licences_from: Path | None = None,
     extra_files: Mapping[str, str | bytes] | None = None,
     max_shard_size: int | str = "5GB",
     metadata: Mapping[str, str] = FORMAT,
@@ -54,6 +55,7 @@ def write_folder(
 ) -> None:
     """Write the folder `out`: weights, `config.json`, the files carried over from an input, `extra_files` by name.
 
+    Licences are those of the same input, or of `licences_from`.
     `auto_map` names code of the input, which stays there: it is left out of `config.json`.
     What `make` returns may be of any floating type, on any device; it is rounded to the planned type here and nowhere
     else.  Raises `BadOutput` before any work if `out` cannot be written, and later if a tensor is not as planned or
@@ -67,7 +69,7 @@ def write_folder(
         split = shards(tensors, max_shard_size)
         _write_json(partial / "config.json", {key: x for key, x in config.items() if key != "auto_map"})
         if carry_from:
-            carry_files(carry_from, partial)
+            carry_files(carry_from, partial, licences_from)
         for name, content in (extra_files or {}).items():
             (partial / name).write_bytes(content.encode() if isinstance(content, str) else content)
         for file, names in split.filename_to_tensors.items():

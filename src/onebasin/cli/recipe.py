@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from onebasin.recipes import Recipe
 
 FORMS = (
-    "images:FILE.npz, images:FOLDER, text:FILE, labelled:FILE.csv|jsonl, hub:DATASET:SPLIT, builtin:shapes|python, "
-    "synthetic."
+    "images:FILE.npz, images:FOLDER, text:FILE, labelled:FILE.csv|jsonl, pairs:FILE.csv|jsonl, hub:DATASET:SPLIT, "
+    "builtin:shapes|python, synthetic."
 )
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="New folder.")]

@@ -6,6 +6,7 @@ from typing import Any
 
 from onebasin.cli.output import console, print_table, size
 from onebasin.ensemble.words import describe_drift, describe_written
+from onebasin.errors import one_line
 
 
 def print_plan(plan: dict[str, Any]) -> None:
@@ -17,6 +18,8 @@ def print_plan(plan: dict[str, Any]) -> None:
         console.print(plan["because"])
     if plan["task"]:
         console.print(f"data: {plan['task']['name']}, {plan['task']['samples']:,} samples")
+    for note in plan["notes"]:
+        console.print(one_line(f"note: {note}"), markup=False)
     if "memory" in plan:
         console.print(f"memory: about {size(plan['memory'])}")
         for folder, nbytes in plan["writes"].items():

@@ -8,7 +8,11 @@ from onebasin.canonical.structure import canonical_spec
 from onebasin.checkpoint import Checkpoint
 from onebasin.ensemble.files_beside import file_obstacles
 from onebasin.ensemble.obstacle import Obstacle
+from onebasin.ensemble.voice import voice_obstacles
 from onebasin.errors import Incompatible, NotExpressible
+from onebasin.labels.names import WORDS, names_of
+from onebasin.labels.pairs import at_one_length, is_cut, order_between
+from onebasin.labels.rewrites import lengths, positions
 from onebasin.spec import ModelSpec
 from onebasin.widening.pair import common_tables, growth, one_size, size_words
 
@@ -17,7 +21,8 @@ def obstacles(a: Checkpoint, b: Checkpoint) -> list[Obstacle]:
     """Every reason why `a` and `b` cannot be brought into one basis as they are, most basic first."""
     if a.spec.model_type != b.spec.model_type or a.spec.architecture != b.spec.architecture:
         return [Obstacle("model class", a.spec.architecture, b.spec.architecture, "compare two models of one class")]
-    return [*_sizes(a, b), *_labels(a, b), *_operations(a.spec, b.spec), *file_obstacles(a, b)]
+    return [*_sizes(a, b), *_labels(a, b), *_operations(a.spec, b.spec), *file_obstacles(a, b),
+            *voice_obstacles(a, b)]  # fmt: skip
 
 
 def _sizes(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
@@ -48,15 +53,26 @@ def _size(form: ModelSpec) -> str:
 
 
 def _labels(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
-    """Labelled axes: tokens, positions, classes, pixels must mean the same thing."""
+    """Labelled axes: tokens, positions, classes, pixels must mean the same thing, or be brought to do so."""
+    yield from _positions(a, b)
+    a, b = at_one_length((a, b))
     seen = set()
+    for letter, word in WORDS.items():
+        try:
+            order = order_between(a, b, letter)
+        except Incompatible as reason:
+            seen.add(letter)
+            yield Obstacle(f"list of {word}", reason.expected, reason.found, f"{reason.what}; {reason.next_step}")
+            continue
+        if order is not None:
+            yield _other_order(a, b, letter, order)
     for name, leaf in a.spec.leaves.items():
         other = b.spec.leaves.get(name)
         labelled = [i for i, (_, axis, *_) in enumerate(leaf.axes) if axis is None]
         for i in labelled:
             if other is not None and leaf.shape[i] != other.shape[i] and leaf.letters[i] not in seen:
                 seen.add(leaf.letters[i])
-                step = "give both models the same vocabulary, positions and classes first"
+                step = "give both models the same vocabulary and classes first; only learned positions of texts are cut"
                 yield Obstacle(f"length of a labelled axis of {name}", leaf.shape[i], other.shape[i], step)
     only = sorted(set(a.spec.leaves) ^ set(b.spec.leaves))
     if only and a.spec.tied == b.spec.tied:
@@ -67,9 +83,30 @@ def _labels(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
             f"{'present' if only[0] in b.spec.leaves else 'absent'}",
             step,
         )
-    names = [config.get("id2label") for config in (a.config, b.config)]
-    if names[0] and names[1] and names[0] != names[1]:
-        yield Obstacle("class names (id2label)", names[0], names[1], "bring both heads into one order of classes first")
+
+
+def _positions(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
+    """Learned positions that one model has and the other lacks are cut; without a table nothing depends on them."""
+    counts = positions(a), positions(b)
+    if counts[0] == counts[1] or None in counts:
+        return
+    if any(map(is_cut, at_one_length((a, b)))):
+        step = f"nothing to do: the longer table is cut, and all results have {min(counts)}"
+    elif lengths(a.spec) != lengths(b.spec):
+        return  # said of the tensor
+    else:
+        step = "nothing to do: no stored table depends on it, and a merged model says what A says"
+    yield Obstacle("number of positions", *counts, step, blocks=False)
+
+
+def _other_order(a: Checkpoint, b: Checkpoint, letter: str, order: list[int]) -> Obstacle:
+    """The same names at other places: said of the first that moves."""
+    mine, theirs = names_of(a, letter), names_of(b, letter)
+    first = min((name for name in mine if mine[name] != theirs[name]), key=mine.__getitem__)
+    moved = sum(i != place for i, place in enumerate(order))
+    step = f"nothing to do: {moved:,} {WORDS[letter]} of B are put where A has them, by name"
+    said = (f"{first!r} at {names[first]}" for names in (mine, theirs))
+    return Obstacle(f"order of {WORDS[letter]}", *said, step, blocks=False)
 
 
 _ALIKE = "take two models that agree in this setting of config.json: these compute different things"

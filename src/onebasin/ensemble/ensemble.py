@@ -25,6 +25,7 @@ from onebasin.ensemble.compatibility import obstacles
 from onebasin.ensemble.emphasis import balance
 from onebasin.ensemble.words import letter
 from onebasin.errors import Incompatible, NotExpressible
+from onebasin.labels.pairs import in_one_labelling, is_cut
 from onebasin.spec import ModelSpec
 from onebasin.widening.pair import growth, one_size
 from onebasin.widening.widen import widen_forms
@@ -32,7 +33,7 @@ from onebasin.widening.widen import widen_forms
 
 @dataclass(frozen=True)
 class Ensemble:
-    """`models` as they were opened, and their canonical `forms`, which have one size; lazily, leaf by leaf.
+    """`models` with the labels of the first, and their canonical `forms`, which have one size; lazily, leaf by leaf.
 
     `tables` are those of the forms before the smaller ones were widened.
     """
@@ -45,11 +46,11 @@ class Ensemble:
     def of(cls, models: Sequence[Checkpoint]) -> Ensemble:
         """Check the models against the first, and make them canonical; models without a common basis are refused."""
         check_models(models)
-        return cls.of_checked(models)
+        return cls.of_checked(in_one_labelling(models))
 
     @classmethod
     def of_checked(cls, models: Sequence[Checkpoint]) -> Ensemble:
-        """The ensemble of models that `check_models` has seen."""
+        """The ensemble of models that `check_models` has seen, and `in_one_labelling` has made."""
         narrow = tuple(canonicalize(model).checkpoint for model in models)
         forms = widen_forms(narrow)
         check_families(forms)
@@ -104,6 +105,8 @@ class Ensemble:
         """
         if reason is None and not one_size(self.models[0].spec, self.spec):
             reason = f"the reference is widened, {growth(self.models[0].spec, self.spec)}"
+        if reason is None and is_cut(self.models[0]):
+            reason = "the reference has lost positions"
         if reason is None:
             try:
                 return (self.models[0], *(in_gauge_of(self.models[0], form) for form in forms[1:])), None
@@ -127,21 +130,31 @@ class Ensemble:
     def form_of(self, model: Checkpoint) -> Checkpoint:
         """Another model like these in canonical form and of their size, such as a later checkpoint of one of them."""
         check_pair(self.models[0], model, "the other model")
+        first, model = in_one_labelling((self.models[0], model))
+        if first is not self.models[0]:
+            step = "align the model itself, with the others"
+            raise Incompatible("The other model has fewer positions than the models it goes with", next_step=step)
         _, form = widen_forms((self.forms[0], canonicalize(model).checkpoint))
         check_families((self.forms[0], form))
         return form
 
 
-def check_models(models: Sequence[Checkpoint]) -> None:
-    """Refuse models that have no basis in common with the first, from headers and configurations alone."""
+def check_models(models: Sequence[Checkpoint]) -> list[str]:
+    """Refuse models that have no basis in common with the first, from headers and configurations alone.
+
+    Returns what differs and can be dealt with, which is warned of as well.
+    """
     if len(models) < 2:
         raise Incompatible("It takes two models or more", expected=2, found=len(models), next_step="give another")
+    notes = []
     for i, model in enumerate(models[1:], 1):
-        check_pair(models[0], model, letter(i))
+        notes += check_pair(models[0], model, letter(i))
+    return notes
 
 
-def check_pair(a: Checkpoint, b: Checkpoint, name: str = "B") -> None:
+def check_pair(a: Checkpoint, b: Checkpoint, name: str = "B") -> list[str]:
     """Refuse two models that have no common basis; warn of what can be dealt with.  `name` is what `b` is called."""
+    notes = []
     for obstacle in obstacles(a, b):
         if obstacle.blocks:
             raise Incompatible(
@@ -152,6 +165,8 @@ def check_pair(a: Checkpoint, b: Checkpoint, name: str = "B") -> None:
             )
         text = f"{obstacle.what}: {obstacle.a} in A, {obstacle.b} in {name}; {obstacle.next_step}"
         warnings.warn(text, stacklevel=4)
+        notes.append(text)
+    return notes
 
 
 def check_families(forms: Sequence[Checkpoint]) -> None:

@@ -40,7 +40,7 @@ def excerpt(model: Checkpoint, layers: Sequence[int], tokens: int, without: Coll
     stored = {key: model.stored[old] for key, old in names.items()}
     guessed = {"id2label", "label2id"} - set(model.config)  # names of classes that transformers makes up
     settings = {key: value for key, value in config.to_dict().items() if key not in guessed}
-    return Checkpoint(spec, settings, leaves, stored, model.store)
+    return Checkpoint(spec, settings, leaves, stored, model.store, model.beside)
 
 
 def _renumbered(name: str, numbers: Mapping[int, int]) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from onebasin.errors import BadTask
-from onebasin.tasks import LANGUAGE, Task
+from onebasin.tasks import LANGUAGE, PAIRED, Task
 from onebasin.tasks.losses import cast, hits, options_of, per_sample, scores
 
 BATCH = 64
@@ -81,7 +81,7 @@ class Tally:
         error = standard_error(losses)
         means = {name: float(each.sum() / number.sum()) for name, (each, number) in joined.items()}
         errors = {name: standard_error(each / number.clamp_min(1)) for name, (each, number) in joined.items()}
-        if self.target is None and self.task.loss is None and self.task.kind == LANGUAGE:
+        if self.target is None and self.task.loss is None and self.task.kind in (LANGUAGE, PAIRED):
             means["perplexity"] = math.exp(min(loss, 700.0))
             errors["perplexity"] = means["perplexity"] * error
             if self.task.about.get("tokens") == "bytes":

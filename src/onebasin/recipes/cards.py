@@ -13,6 +13,7 @@ from onebasin.recipes.recipe import Align
 from onebasin.report.card import (
     describe_aligned,
     describe_merged,
+    describe_notes,
     describe_quality,
     eval_results,
     model_card,
@@ -34,9 +35,10 @@ def card_of(plan: Plan, report: Mapping[str, Any], written: Path, part: str) -> 
     code = usage(loader, (Path(out.resolve().name) / part).as_posix(), written / part)
     metadata = {"pipeline_tag": pipeline, **licence}
     if isinstance(recipe, Align):
-        text = f"{describe_aligned(names, method)}\n\n{said}"
+        text = "\n\n".join([describe_aligned(names, method), *describe_notes(plan.notes), said])
         return model_card("Aligned model", names, text, code, metadata)
     scores = report["scores"]
-    parts = [describe_merged(names, recipe.lambdas, method), describe_quality(scores, report["verdict"]), said]
+    parts = [describe_merged(names, recipe.lambdas, method), describe_quality(scores, report["verdict"]),
+             *describe_notes(plan.notes), said]  # fmt: skip
     found = [] if scores is None else eval_results(scores, MERGED, pipeline)
     return model_card("Merged model", names, "\n\n".join(parts), code, metadata, found)

@@ -10,6 +10,7 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.sources import Source, opened
 from onebasin.ensemble.words import letter, name_of
 from onebasin.errors import BadTask, Incompatible, OnebasinError
+from onebasin.labels.pairs import in_one_labelling
 from onebasin.landscape import Scores, score
 from onebasin.methods.method import Tick
 from onebasin.recipes import recipe
@@ -26,6 +27,8 @@ def compare(
     if not sources:
         raise OnebasinError("There is nothing to measure", expected="one model or more", next_step="name a model")
     models = [opened(source) for source in sources]
+    if ensemble:
+        models = list(in_one_labelling(models))
     found = {}
     for name, model in zip(_names(sources, models), models, strict=True):
         tick(f"reading {name}")

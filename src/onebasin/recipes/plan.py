@@ -17,6 +17,7 @@ from onebasin.ensemble.memory import check_memory, memory_of
 from onebasin.ensemble.storage import load_universe
 from onebasin.ensemble.words import describe_gauge, letter, name_of
 from onebasin.errors import BadOutput, BadRecipe
+from onebasin.labels.pairs import in_one_labelling
 from onebasin.methods.method import Method, Tick, silent
 from onebasin.methods.registry import default_method, read_method
 from onebasin.paths import FactorPath, path_between
@@ -31,7 +32,7 @@ class Plan:
 
     `recipe` has a method with all its options decided, and `because` says why where none was named.  `ensemble` holds
     the models in canonical form; measuring takes them as they are.  `memory` is about how many bytes it takes,
-    `overwrite` whether an earlier output may be replaced.
+    `overwrite` whether an earlier output may be replaced, `notes` what differs between the models and is dealt with.
     """
 
     recipe: Recipe
@@ -44,6 +45,7 @@ class Plan:
     memory: int = 0
     because: str | None = None
     overwrite: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def alignment(self) -> tuple[Align | Merge, Method]:
@@ -68,6 +70,7 @@ class Plan:
             "device": str(self.device),
             "task": None if self.data is None else {"name": self.data.name, **self.data.about},
             "out": recipe.write.out,
+            "notes": list(self.notes),
         }
         if isinstance(recipe, Barrier):
             return {**facts, "path": recipe.path, "points": recipe.points}
@@ -89,7 +92,8 @@ def prepare(
         raise BadRecipe("write.out is missing", expected="a new folder", next_step="give -o OUT")
     _check_out(recipe, 0, overwrite)
     models = tuple(opened or (Checkpoint.open(model.path, model.revision) for model in recipe.models))
-    check_models(models)
+    notes = tuple(check_models(models))
+    models = in_one_labelling(models)
     _spare_inputs(recipe, models)
     task = recipe.task
     data = read(task.data, *models, samples=task.samples, length=task.length) if task else None
@@ -98,8 +102,8 @@ def prepare(
             model.check_values(lambda done, total: tick("checking that every number is finite", done, total))
     if isinstance(recipe, Barrier):
         path_between(recipe.path, *models)
-        return Plan(recipe, models, data, device, overwrite=overwrite)
-    return _plan_alignment(recipe, Ensemble.of_checked(models), data, device, tick, overwrite)
+        return Plan(recipe, models, data, device, overwrite=overwrite, notes=notes)
+    return replace(_plan_alignment(recipe, Ensemble.of_checked(models), data, device, tick, overwrite), notes=notes)
 
 
 def _plan_alignment(

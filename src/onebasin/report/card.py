@@ -41,6 +41,11 @@ def describe_merged(names: Sequence[str], shares: Sequence[float], method: Metho
     return f"{parts}, aligned and averaged by onebasin.\n\nMethod `{method.name}`: {method.summary}."
 
 
+def describe_notes(notes: Sequence[str]) -> list[str]:
+    """A list of what differed between the models and was dealt with, if anything did."""
+    return ["\n".join(["Where the models differ:", "", *(f"- {plain_text(note)}" for note in notes)])] if notes else []
+
+
 def describe_quality(scores: Mapping[str, Any] | None, verdict: str) -> str:
     """How good a merged model is: a verdict, and the table behind it."""
     said = f"**Merged: {verdict}.**"

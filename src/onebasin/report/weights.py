@@ -18,6 +18,7 @@ from onebasin.ensemble.excerpt import excerpt, layer_of
 from onebasin.ensemble.inspection import Inspection, describe_pair, undescribed
 from onebasin.ensemble.likeness import Likeness, layer_cosines, likeness
 from onebasin.errors import Incompatible, OnebasinError, UnknownArchitecture
+from onebasin.labels.pairs import in_one_labelling
 from onebasin.match.generic import describe_heads
 from onebasin.match.options import group_of
 from onebasin.methods.method import Job, Tick, silent
@@ -64,7 +65,7 @@ def match_quickly(found: Likeness, a: Checkpoint, b: Checkpoint) -> Likeness:
     chosen = sorted({round(i * (len(found.layers) - 1) / (LAYERS - 1)) for i in range(LAYERS)})
     layers = [(found.layers[i].a, found.layers[i].b) for i in chosen]
     try:
-        ensemble = _excerpts(a, b, layers)
+        ensemble = _excerpts(*in_one_labelling((a, b)), layers)
     except OnebasinError as reason:
         return replace(found, note=f"no quick match: {reason.what}")
     medians = _matched(ensemble)

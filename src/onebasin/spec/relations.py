@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from onebasin.spec.ops import Op, layer_norm, rms_norm
@@ -85,11 +86,15 @@ class Mirror:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The model reads token ids; where it looks for the `end` of a text, that token stands there and nowhere else."""
+    """The model reads token ids; where it looks for the `end` of a text, that token stands there and nowhere else.
+
+    `fixed` are the numbers that the model itself computes with: the tokens that have them cannot have others.
+    """
 
     vocabulary: int
     positions: int
     end: int | None = None
+    fixed: Collection[int] = ()
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from onebasin.tasks.task import (
     IGNORED,
     LANGUAGE,
     MASKED,
+    PAIRED,
     TAGGING,
     Measure,
     Task,
@@ -15,6 +16,6 @@ from onebasin.tasks.task import (
 from onebasin.tasks.training import Training, Windows, crop_and_flip, training
 
 __all__ = [
-    "CLASSIFICATION", "EMBEDDINGS", "FORMS", "IGNORED", "LANGUAGE", "MASKED", "TAGGING", "Measure", "Task", "Training",
-    "Windows", "as_task", "crop_and_flip", "load_task", "on_files", "synthetic_task", "training",
+    "CLASSIFICATION", "EMBEDDINGS", "FORMS", "IGNORED", "LANGUAGE", "MASKED", "PAIRED", "TAGGING", "Measure", "Task",
+    "Training", "Windows", "as_task", "crop_and_flip", "load_task", "on_files", "synthetic_task", "training",
 ]  # fmt: skip

@@ -15,18 +15,20 @@ from onebasin.tasks.builtin import builtin
 from onebasin.tasks.hub import ROLES, hub_dataset, rows_task
 from onebasin.tasks.images import image_files
 from onebasin.tasks.own import PIXELS, TOKENS, batches_task
+from onebasin.tasks.pairs import pairs_file
 from onebasin.tasks.synthetic import synthetic_task
 from onebasin.tasks.task import SYNTHETIC, Measure, Task, head_kind
 from onebasin.tasks.text import labelled_file, text_file
 
 FORMS = (
-    "images:FILE.npz, images:FOLDER, text:FILE.txt, labelled:FILE.csv, labelled:FILE.jsonl, "
+    "images:FILE.npz, images:FOLDER, text:FILE.txt, labelled:FILE.csv, labelled:FILE.jsonl, pairs:FILE.csv, "
     "hub:DATASET[[:CONFIG]:SPLIT], builtin:shapes, builtin:python, synthetic"
 )
 KINDS = {".npz": "images", ".txt": "text", ".csv": "labelled", ".jsonl": "labelled"}  # by what a file is called
 
 READERS: dict[str, Callable[..., Task]] = {
-    "images": image_files, "text": text_file, "labelled": labelled_file, "hub": hub_dataset, "builtin": builtin,
+    "images": image_files, "text": text_file, "labelled": labelled_file, "pairs": pairs_file, "hub": hub_dataset,
+    "builtin": builtin,
 }  # fmt: skip
 OWN = "own"  # what data are called that no name leads to
 
@@ -123,4 +125,4 @@ def load_task(
 def on_files(text: str, place: Callable[[str], str]) -> str:
     """The same task with another name for its file or folder; a task that has none stays as it is."""
     kind, _, rest = text.partition(":")
-    return f"{kind}:{place(rest)}" if rest and kind in ("images", "text", "labelled") else text
+    return f"{kind}:{place(rest)}" if rest and kind in ("images", "text", "labelled", "pairs") else text

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, normalize
 
 from onebasin.errors import BadTask
-from onebasin.tasks.task import IGNORED, LANGUAGE, Measure
+from onebasin.tasks.task import IGNORED, LANGUAGE, PAIRED, Measure
 
 Inputs = Mapping[str, Any]
 ITSELF = -1.0  # in place of the cosine of a sample with itself, which tells nothing: the least there is
@@ -25,7 +25,7 @@ ITSELF = -1.0  # in place of the cosine of a sample with itself, which tells not
 
 def options_of(kind: str) -> dict[str, bool]:
     """What a model of this kind is told besides its inputs."""
-    return {"use_cache": False} if kind == LANGUAGE else {}
+    return {"use_cache": False} if kind in (LANGUAGE, PAIRED) else {}
 
 
 def cast(inputs: Mapping[str, Tensor], model: nn.Module, device: str | torch.device) -> dict[str, Tensor]:
@@ -110,6 +110,6 @@ def mean(sums: Tensor, counts: Tensor) -> Tensor:
 
 
 def attended(inputs: Inputs, like: Tensor) -> Tensor:
-    """Ones, shaped (n,) or (n, T) as `like`, and zeros for padding."""
-    mask = inputs.get("attention_mask")
+    """Ones, shaped (n,) or (n, T) as `like`, and zeros for padding: where there is a decoder, for that of its texts."""
+    mask = inputs.get("decoder_attention_mask", inputs.get("attention_mask"))
     return mask if mask is not None and mask.shape == like.shape else torch.ones_like(like)

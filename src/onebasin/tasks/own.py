@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.spec import Images
+from onebasin.tasks.pairs import decoder_inputs
 from onebasin.tasks.task import (
     CLASSIFICATION,
     EMBEDDINGS,
@@ -23,6 +24,7 @@ from onebasin.tasks.task import (
     LANGUAGE,
     MASKED,
     OTHER,
+    PAIRED,
     TAGGING,
     Task,
     check_labels,
@@ -144,7 +146,7 @@ def _for_head(
 ) -> tuple[dict[str, Tensor], Tensor | None]:
     """The labels as the model's head is measured on them; gaps and next tokens are found in the inputs."""
     ids, source = inputs.get(TOKENS), "the batches"
-    if kind == EMBEDDINGS or (kind == OTHER and labels is None):
+    if kind == EMBEDDINGS or (kind in (OTHER, PAIRED) and labels is None):
         return inputs, None
     if kind == MASKED and labels is None and ids is not None:
         shown, labels = mask(ids, checkpoint)
@@ -154,8 +156,11 @@ def _for_head(
         labels, over_inputs = ids.masked_fill(there == 0, IGNORED), True
     if labels is None:
         return inputs, None
+    if kind == PAIRED and labels.ndim == 2 and not labels.is_floating_point():
+        check_ids(labels, reads_tokens(checkpoint).vocabulary)
+        return {**decoder_inputs(labels, checkpoint), **inputs}, labels
     shape = (len(labels),) if kind == CLASSIFICATION else None if ids is None else tuple(ids.shape)
-    if kind == OTHER or labels.is_floating_point() or tuple(labels.shape) != shape:
+    if kind in (OTHER, PAIRED) or labels.is_floating_point() or tuple(labels.shape) != shape:
         raise BadTask(
             f"The labels do not fit the head of {checkpoint.spec.architecture}",
             expected=f"whole numbers of shape {shape}, for {kind}",

@@ -17,6 +17,7 @@ Measure = Callable[[Any, Any], Any]
 
 CLASSIFICATION, LANGUAGE = "classification", "language"
 MASKED, TAGGING, EMBEDDINGS = "masked language", "token labels", "embeddings"
+PAIRED = "text to text"  # one text is read, and another one written
 OTHER = "another purpose"  # a head that only a loss of the user's own can measure
 SYNTHETIC = "synthetic"  # the name of inputs that models made up
 MADE = 1_000_000  # samples that are made where they are asked for, at most
@@ -29,6 +30,7 @@ _KINDS = {  # what the end of a model's class name says about its head
     "ForCausalLM": LANGUAGE,
     "LMHeadModel": LANGUAGE,
     "ForMaskedLM": MASKED,
+    "ForConditionalGeneration": PAIRED,
     "ForTokenClassification": TAGGING,
     "Model": EMBEDDINGS,
     "ModelWithProjection": EMBEDDINGS,
@@ -37,6 +39,7 @@ _FITTING = {  # data that a head can use
     CLASSIFICATION: "this one names images or texts: images:FOLDER, labelled:FILE.csv",
     LANGUAGE: "this one reads on: text:FILE",
     MASKED: "this one fills gaps: text:FILE",
+    PAIRED: "this one makes one text of another: pairs:FILE.csv",
     TAGGING: "this one labels words: labelled:FILE.jsonl with words and labels in lists",
     EMBEDDINGS: "this one has no head: text:FILE, images:FOLDER or synthetic, without labels",
     OTHER: "for this one give a loss of your own, from Python",
