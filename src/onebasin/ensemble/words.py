@@ -39,7 +39,7 @@ def _number(value: float | None, form: str) -> str:
 
 def difference(value: float | None) -> str:
     """A largest difference."""
-    return "0" if value == 0 else _number(value, ".1e")
+    return _number(value, ".1e" if value and abs(value) < 1 else ".3g")
 
 
 def describe_drift(drift: Mapping[str, float]) -> str:
