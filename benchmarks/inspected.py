@@ -33,7 +33,7 @@ REAL = {
 LARGE = {(LARGEST, "noisy"): f"noise of {NOISE:g} times the size", (LARGEST, "untrained"): "never trained"}
 
 
-def measure() -> list[dict[str, Any]]:
+def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="onebasin-inspected-") as scratch:
         here = Path(scratch)
         names = [LARGEST, *sorted({name for pair in REAL for name in pair})]
@@ -44,7 +44,7 @@ def measure() -> list[dict[str, Any]]:
         making.join()
         assert making.exitcode == 0
         pairs = {(f"{pair}-0", f"{pair}-1"): "other seeds" for pair in PAIRS} | MADE | REAL | LARGE
-        return [inspected(here, a, b, what) for (a, b), what in pairs.items()]
+        return {f"{a}, {b}": inspected(here, a, b, what) for (a, b), what in pairs.items()}
 
 
 def inspected(here: Path, a: str, b: str, what: str) -> dict[str, Any]:
@@ -56,12 +56,12 @@ def inspected(here: Path, a: str, b: str, what: str) -> dict[str, Any]:
         assert os.waitstatus_to_exitcode(status) in (0, 1)
         said.seek(0)
         found = json.load(said)["weights"]
-    row = {"a": a, "b": b, "what": what, "verdict": found["verdict"], "cosine": round(found["cosine"], 4)}
+    row = {"what": what, "verdict": found["verdict"], "cosine": round(found["cosine"], 4)}
     for key in ("stored", "matched"):
         values = [layer[key] for layer in found["layers"] if layer[key] is not None]
         row[key] = [round(min(values), 4), round(max(values), 4)]
     row["seconds"], row["gigabytes"] = round(used.ru_utime + used.ru_stime, 1), round(used.ru_maxrss / 2**20, 2)
-    print(json.dumps(row), file=sys.stderr, flush=True)
+    print(a, b, json.dumps(row), file=sys.stderr, flush=True)
     return row
 
 
