@@ -16,6 +16,7 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.sources import Source, live, opened
 from onebasin.ensemble import inspection
 from onebasin.ensemble.aligned import Aligned
+from onebasin.ensemble.merged import Merged
 from onebasin.errors import OnebasinError
 from onebasin.events import Callback, Callbacks
 from onebasin.events.trackers import tracker
@@ -27,6 +28,7 @@ from onebasin.processes.ranks import rank
 from onebasin.recipes.comparing import compare
 from onebasin.recipes.document import FORMAT
 from onebasin.recipes.notes import keep_warnings
+from onebasin.recipes.plan import spare_inputs
 from onebasin.report.weights import inspect_weights, open_any
 from onebasin.tasks import Measure, Task, as_task
 from onebasin.tasks.load import OWN
@@ -62,22 +64,21 @@ def align(
     """
     own = _Own(task, columns, loss, metrics)
     document = _given(method=method, task=own.section(samples, length), device=device, **sections)
-    told = Callbacks([tracker(one) if isinstance(one, str) else one for one in callbacks] if not rank() else ())
-    with keep_warnings() as notes:
-        plan = _prepared("align", (a, b, *others), document, own, tick)
-        aligned = recipes.align(plan, None, tick, told)
-        return replace(recipes.certify(plan, aligned, notes, tick), writer=partial(_write, plan))
+    plan, aligned = _aligned("align", (a, b, *others), document, own, tick, callbacks)
+    return replace(aligned, writer=partial(_write, plan))
 
 
-def _write(plan: recipes.Plan, aligned: Aligned, folder: Path, dtype: str | None) -> None:
-    recipe = plan.recipe
-    assert isinstance(recipe, recipes.Align)
-    write = replace(recipe.write, out=str(folder), dtype=dtype)  # type: ignore[arg-type]
-    recipes.write(replace(plan, recipe=replace(recipe, write=write)), aligned)
+def merge(
+    models: Sequence[Source], *, shares: Sequence[float] | None = None, method: str | None = None,
+    task: Data | None = None, samples: int | None = None, length: int | None = None,
+    columns: Mapping[str, str] | None = None, loss: Measure | None = None,
+    metrics: Mapping[str, Measure] | None = None, device: str = "auto", tick: Tick = silent,
+    callbacks: Iterable[Callback | str] = (), **sections: Section,
+) -> Merged:  # fmt: skip
+    """Align all models with the first, then average: one stock checkpoint.  The options are those of `align`.
 
-
-def merge(models: Sequence[Source], *, shares: Sequence[float] | None = None, **options: Any) -> Checkpoint:
-    """Align all models with the first, then average: one stock checkpoint.  `options` are those of `align`.
+    `.save` writes what `onebasin merge` writes: with labels in the task the file is measured beside its models, their
+    plain average and their ensemble, and a merge that is not recommended is warned of.
 
     Examples:
         >>> onebasin.merge(["A", "B", "C"], shares=[2, 1, 1], method="weight").save("merged")
@@ -85,7 +86,35 @@ def merge(models: Sequence[Source], *, shares: Sequence[float] | None = None, **
     if isinstance(models, str | Path) or len(models) < 2:
         step = "merge([A, B]): one list of all models"
         raise OnebasinError("A merge takes a list of models", expected="2 or more", found=models, next_step=step)
-    return align(*models, **options).merged(shares)
+    own = _Own(task, columns, loss, metrics)
+    document = _given(shares=shares and list(shares), method=method, task=own.section(samples, length), device=device,
+                      **sections)  # fmt: skip
+    plan, aligned = _aligned("merge", models, document, own, tick, callbacks)
+    recipe = plan.recipe
+    assert isinstance(recipe, recipes.Merge)
+    return Merged.of(aligned.merged(recipe.lambdas), partial(_write, plan, aligned))
+
+
+def _aligned(
+    verb: str, sources: Sequence[Source], document: dict[str, Any], own: _Own, tick: Tick,
+    callbacks: Iterable[Callback | str],
+) -> tuple[recipes.Plan, Aligned]:  # fmt: skip
+    """The plan of an alignment, and the models aligned and certified."""
+    told = Callbacks([tracker(one) if isinstance(one, str) else one for one in callbacks] if not rank() else ())
+    with keep_warnings() as notes:
+        plan = _prepared(verb, sources, document, own, tick)
+        return plan, recipes.certify(plan, recipes.align(plan, None, tick, told), notes, tick)
+
+
+def _write(
+    plan: recipes.Plan, aligned: Aligned, folder: Path, dtype: str | None, overwrite: bool = False, **options: Any
+) -> Mapping[str, Any]:
+    recipe, _ = plan.alignment
+    write = replace(recipe.write, out=str(folder), dtype=dtype, **options)
+    plan = replace(plan, recipe=replace(recipe, write=write), overwrite=overwrite)
+    if overwrite:
+        spare_inputs(plan.recipe, plan.models)
+    return recipes.write(plan, aligned if write.dtype == recipe.write.dtype else recipes.with_files(plan, aligned))
 
 
 def barrier(

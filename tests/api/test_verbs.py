@@ -16,6 +16,7 @@ from helpers.random_models import BYTES, byte_llama, random_model
 from onebasin import Aligned, Alignment, Checkpoint, OnebasinError, canonicalize, in_gauge_of, transport
 from onebasin.checkpoint.sources import opened
 from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
+from onebasin.ensemble.merged import Merged
 from onebasin.methods.registry import resolve_name
 
 Q = "model.layers.0.self_attn.q_proj.weight"
@@ -138,6 +139,55 @@ def test_merged_is_the_weighted_average_and_merge_says_the_same(folder, pair):
     assert same(merged, pair.merged([3, 1]))
     with pytest.raises(OnebasinError, match="one share for each"):
         pair.merged([1, 2, 3])
+
+
+def test_merge_writes_what_the_command_line_writes(cli, folder, tmp_path):
+    """The same files, and the same scores."""
+    (tmp_path / "valid.txt").write_text("the cat sat on the mat. " * 40)
+    task = f"text:{tmp_path / 'valid.txt'}"
+    models = [folder / "a", folder / "b"]
+    merged = onebasin.merge(models, shares=[3, 1], method="weight", task=task, samples=20, length=8)
+    merged.save(tmp_path / "api")
+    flags = ("--shares", "3,1", "--method", "weight", "--task", task, "--samples", 20, "--length", 8)
+    assert cli("merge", *models, *flags, "-o", tmp_path / "cli")[0] == 0
+    names = [sorted(file.name for file in (tmp_path / side).iterdir()) for side in ("api", "cli")]
+    assert names[0] == names[1]
+    for name in ("model.safetensors", "alignment.safetensors", "config.json", "recipe.yaml", "certificate.json"):
+        assert (tmp_path / "api" / name).read_bytes() == (tmp_path / "cli" / name).read_bytes(), name
+    scores = json.loads((tmp_path / "api" / "certificate.json").read_text())["scores"]
+    assert [row["name"] for row in scores["rows"]] == ["A (a)", "B (b)", "plain average", "merged", "ensemble"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "warned"), [("worse than A by 0.5 ± 0.1: not recommended", True), ("unknown", False)]
+)
+def test_a_merge_that_is_worse_is_warned_of(folder, tmp_path, recwarn, verdict, warned):
+    Merged.of(Checkpoint.open(folder / "a"), lambda *_: {"verdict": verdict}).save(tmp_path / "out")
+    assert [str(warning.message) for warning in recwarn] == [f"the merged model is {verdict}"] * warned
+
+
+def test_a_merged_model_is_a_checkpoint(folder, tmp_path):
+    merged = onebasin.merge([folder / "a", folder / "b"], method="weight")
+    assert "lm_head.weight" in merged.spec.keys
+    assert type(merged.in_memory()) is Checkpoint  # a rewrite of it is another model
+    assert type(onebasin.live(merged)).__name__ == "LlamaForCausalLM"
+    merged.save(tmp_path / "out", max_shard_size="1GB")
+    with pytest.raises(OnebasinError, match="not empty"):
+        merged.save(tmp_path / "out")
+    merged.save(tmp_path / "out", overwrite=True)
+    assert "quality unknown" in (tmp_path / "out" / "README.md").read_text()
+    again = onebasin.merge([folder / "a", tmp_path / "out"], method="weight")
+    with pytest.raises(OnebasinError, match="would replace an input"):
+        again.save(tmp_path / "out", overwrite=True)
+
+
+def test_the_certificate_is_of_the_dtype_that_is_saved(folder, pair, tmp_path):
+    """Found out when it is saved: before, the dtype was that of the inputs."""
+    assert pair.certificate["written"]["."]["dtype"] == "float32"
+    pair.save(tmp_path / "half", dtype="bf16")
+    written = json.loads((tmp_path / "half" / "certificate.json").read_text())["written"]["."]
+    assert written["dtype"] == "bfloat16"
+    assert written["drift"] > 100 * pair.certificate["written"]["."]["drift"]
 
 
 def test_many_models(folder):

@@ -192,3 +192,29 @@ def test_the_decision_on_circuits_quotes_what_was_measured():
     assert all(found["circuits, balanced"]["barrier"] <= stored[name] for name, found in pairs.items())
     below = [way for way in ways if pairs["vit-cifar10-adamw"][way]["barrier"] < stored["vit-cifar10-adamw"]]
     assert min(below, key=lambda way: pairs["vit-cifar10-l2"][way]["barrier"]) == "circuits, balanced"
+
+
+def test_the_page_on_needing_it_quotes_what_inspect_said():
+    measured = results("inspected")
+    expected = []
+    for pair, found in measured.items():
+        names = ", ".join(f"`{name}`" for name in pair.split(", "))
+        stored, matched = (" to ".join(f"{x:.{n}f}" for x in found[key]) for key, n in (("stored", 3), ("matched", 2)))
+        cost = f"{found['seconds']:.0f} s, {found['gigabytes']:.1f} GB"
+        expected.append(
+            [names, found["what"], found["verdict"], *(x.replace("-", "−") for x in (stored, matched)), cost]
+        )
+    page = DOCS / "do-i-need-this.md"
+    header = (
+        "A, B | what they are | verdict | cosine of layers, as stored | after a quick match | time of the CPU, memory"
+    )
+    assert rows(page, header) == expected
+    by_verdict = {verdict: [x for x in measured.values() if x["verdict"] == verdict] for verdict in VERDICTS}
+    assert sum(map(len, by_verdict.values())) == len(measured)
+    for verdict, (low, high) in VERDICTS.items():
+        assert all(low < cosine < high for x in by_verdict[verdict] for cosine in x["stored"]), verdict
+    first, last = max(by_verdict["common ancestor"][0]["stored"]), min(by_verdict["common ancestor"][0]["stored"])
+    assert f"cosine {first:.2f} in the first layer, {last:.2f} in the last" in prose(page)
+
+
+VERDICTS = {"independent": (-0.01, 0.01), "common ancestor": (0.1, 0.9), "one basin": (0.97, 1.0)}  # as the page says

@@ -14,7 +14,7 @@ from helpers.folders import certificate
 
 LEARN = (
     "--method", "learned", "--task", "text:words.txt", "--length", "8", "--steps", "6", "--set", "learned.batch=8",
-    "--set", "learned.eval_every=3", "--set", "learned.log_every=1", "--device", "cpu",
+    "--start", "activation", "--set", "learned.eval_every=3", "--set", "learned.log_every=1", "--device", "cpu",
 )  # fmt: skip
 
 
@@ -27,9 +27,9 @@ def place(tmp_path, monkeypatch) -> Path:
 
 def torchrun(*arguments: object, module: str = "onebasin") -> subprocess.CompletedProcess[str]:
     """Two processes; torchrun looks for a free port itself."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", module]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return subprocess.run(
-        [*command, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False,
+        [*command, "-m", "--", module, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 
 from onebasin.report.html.alignments import of_alignment
-from onebasin.report.html.bars import bar_chart, permutation_matrix
-from onebasin.report.html.charts import Rise, line_chart
+from onebasin.report.html.bars import bar_chart, paired_bars, permutation_matrix
+from onebasin.report.html.charts import Rise, across, line_chart
 from onebasin.report.html.facts import Facts
 from onebasin.report.html.markup import picture, prose, tag
 from onebasin.report.html.page import page
@@ -136,7 +136,7 @@ def test_no_barrier_is_said_in_words():
     assert "before: no barrier" in none
     assert "± 0 " not in none
     assert "at λ = 0" not in none
-    assert "rises by up to 3 ± 0.01" in some
+    assert "rises by up to 3.00 ± 0.01" in some  # as many places as its error
     assert "at λ = 0.5" in some
     assert "no barrier" not in some
 
@@ -160,7 +160,19 @@ def test_one_point_is_no_curve():
     assert "training" in learned((0, 1.0, None), (9, 0.5, 0.4), (18, 0.4, 0.3))
 
 
-# ---- heads, triangles, the dark
+# ---- layers, heads, triangles, the dark
+
+
+@pytest.mark.parametrize("count", [1, 4, 12])
+def test_bars_stand_in_the_middle(count):
+    """However few layers there are; and they are not wide."""
+    series = {"before": [0.0] * count, "aligned": [0.5] * count}
+    bars = ElementTree.fromstring(paired_bars([str(i) for i in range(count)], series, "layer", "cosine")).iter("rect")
+    places = [(float(bar.get("x")), float(bar.get("width"))) for bar in bars]
+    left, right = min(x for x, _ in places), max(x + width for x, width in places)
+    axis = across(0, 1)
+    assert (left + right) / 2 == pytest.approx((axis.start + axis.end) / 2, abs=0.1)
+    assert max(width for _, width in places) < 30
 
 
 def test_heads_are_shaded_by_their_scores():
@@ -181,7 +193,7 @@ def surface(barrier: float) -> dict:
 
 def test_triangles_of_loss_and_accuracy():
     words = " ".join(ElementTree.fromstring(ternary(surface(0.5)).encode()).itertext())
-    assert all(word in words for word in ("loss (nats)", "accuracy", "0.9", "barrier 0.5 ± 0.01"))
+    assert all(word in words for word in ("loss (nats)", "accuracy", "0.9", "barrier 0.50 ± 0.01"))
     without = deepcopy(surface(0.0))
     for point in without["points"]:
         point["metrics"] = {}

@@ -23,7 +23,7 @@ def live(checkpoint: Checkpoint) -> PreTrainedModel:
     import transformers
 
     with tempfile.TemporaryDirectory(prefix="onebasin-") as folder:
-        checkpoint.save(Path(folder) / "model")
+        Checkpoint.save(checkpoint, Path(folder) / "model")  # of a merged model the weights alone
         kind = getattr(transformers, checkpoint.spec.architecture)
         model: PreTrainedModel = kind.from_pretrained(Path(folder) / "model", dtype="auto")
     return model

@@ -59,7 +59,7 @@ class Aligned(Shared):
     course: Mapping[str, Any] = field(default_factory=dict)
     why_canonical: str | None = None
     certificate: Mapping[str, Any] = field(default_factory=dict)
-    writer: Callable[[Aligned, Path, str | None], None] | None = None
+    writer: Callable[[Aligned, Path, str | None], object] | None = None
 
     @cached_property
     def forms(self) -> tuple[Checkpoint, ...]:

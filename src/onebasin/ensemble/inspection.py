@@ -28,8 +28,12 @@ class Inspection:
 
     @property
     def ready(self) -> bool:
-        """Nothing blocks an alignment."""
-        return bool(self.report.get("alignable", True))
+        """Nothing blocks an alignment: neither the two models nor the memory of this machine."""
+        return len(self.models) == 1 or (bool(self.report["alignable"]) and self._lacking() is None)
+
+    def _lacking(self) -> str | None:
+        """Which memory an alignment would take that is not here, in words."""
+        return lacking(max(model["memory"]["align"] for model in self.models))
 
     @property
     def models(self) -> list[dict[str, Any]]:
@@ -43,11 +47,10 @@ class Inspection:
         names = tuple(shlex.quote(name) for name in names or (model["model"] for model in self.models))
         if self.verdict == "one basin":
             return f"nothing to align: the two have a common ancestor; next: {self._without_us()}"
-        if not self.ready:
-            blocking = [found for found in self.report["obstacles"] if found["blocks"]]
+        if blocking := [found for found in self.report.get("obstacles", ()) if found["blocks"]]:
             what = ", ".join(dict.fromkeys(found["what"] for found in blocking))
             return f"not ready: these two cannot be aligned as they are ({what}); next: {blocking[0]['next_step']}"
-        if (missing := lacking(max(model["memory"]["align"] for model in self.models))) is not None:
+        if (missing := self._lacking()) is not None:
             return f"not ready: {missing}; next: use a larger machine"
         if len(names) == 1:
             return f"ready; next: onebasin verify {names[0]}, or onebasin inspect {names[0]} B with the model to align"

@@ -32,9 +32,14 @@ def describe_gauge(reason: str | None) -> str:
     return "the reference's" if reason is None else f"canonical, all models: {reason}"
 
 
+def _number(value: float | None, form: str) -> str:
+    """One that is not finite has no word in JSON and comes back from there as None."""
+    return "not finite" if value is None or not math.isfinite(value) else format(value, form)
+
+
 def difference(value: float | None) -> str:
-    """A largest difference; one that is not finite has no word in JSON and comes back from there as None."""
-    return "not finite" if value is None or not math.isfinite(value) else f"{value:.1e}"
+    """A largest difference."""
+    return _number(value, ".1e" if value and abs(value) < 1 else ".3g")
 
 
 def describe_drift(drift: Mapping[str, float]) -> str:
@@ -44,7 +49,7 @@ def describe_drift(drift: Mapping[str, float]) -> str:
 
 def describe_written(found: Mapping[str, Any]) -> str:
     """What rounding does to a file."""
-    drift, largest = difference(found["drift"]), difference(found["largest_output"])
+    drift, largest = difference(found["drift"]), _number(found["largest_output"], ".3g")
     return f"rounding to {found['dtype']} moves outputs by up to {drift}, where the largest is {largest}"
 
 

@@ -3,9 +3,9 @@
 from onebasin.recipes.document import load, parse, plain
 from onebasin.recipes.plan import Plan, prepare
 from onebasin.recipes.recipe import VERBS, Align, Barrier, Merge, Recipe
-from onebasin.recipes.running import align, certify, landscape, run, write
+from onebasin.recipes.running import align, certify, landscape, run, with_files, write
 
 __all__ = [
     "VERBS", "Align", "Barrier", "Merge", "Plan", "Recipe", "align", "certify", "landscape", "load", "parse", "plain",
-    "prepare", "run", "write",
+    "prepare", "run", "with_files", "write",
 ]  # fmt: skip

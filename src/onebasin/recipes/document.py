@@ -177,7 +177,9 @@ def _read(text: str) -> Any:
     """The data in a YAML text; `ValueError` where it is none, an impossible date and a number of a mile included."""
     try:
         return yaml.load(text, Strict)
-    except (yaml.YAMLError, RecursionError) as error:
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    except yaml.YAMLError as error:
         raise ValueError(error) from error
 
 

@@ -94,7 +94,7 @@ def prepare(
     models = tuple(opened or (Checkpoint.open(model.path, model.revision) for model in recipe.models))
     notes = tuple(check_models(models))
     models = in_one_labelling(models)
-    _spare_inputs(recipe, models)
+    spare_inputs(recipe, models)
     task = recipe.task
     data = read(task.data, *models, samples=task.samples, length=task.length) if task else None
     for model in models:
@@ -146,7 +146,7 @@ def _check_out(recipe: Recipe, nbytes: int, overwrite: bool) -> None:
         check_output(Path(recipe.write.out), nbytes, overwrite=overwrite)
 
 
-def _spare_inputs(recipe: Recipe, models: Sequence[Checkpoint]) -> None:
+def spare_inputs(recipe: Recipe, models: Sequence[Checkpoint]) -> None:
     """Refuse an output folder that holds an input: it would be gone with what is overwritten."""
     read = [model.store.folder for model in models]
     if isinstance(recipe, Align | Merge) and recipe.universe is not None and recipe.universe.folder is not None:

@@ -15,7 +15,7 @@ from onebasin import __version__
 from onebasin.checkpoint import Checkpoint, json_text, whole_folder
 from onebasin.checkpoint.dtypes import code_of
 from onebasin.ensemble.aligned import Aligned
-from onebasin.ensemble.words import name_of
+from onebasin.ensemble.words import describe_written, name_of
 from onebasin.errors import OnebasinError
 from onebasin.events import Callback
 from onebasin.landscape import Curve, Surface, measure
@@ -134,6 +134,16 @@ def _certificates(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
     names = [name_of(model.path) for model in recipe.models[1:]]
     shared = {key: each[0][key] for key in ("gauge", "versions")}
     return {**shared, **kept, "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
+
+
+def with_files(plan: Plan, aligned: Aligned) -> Aligned:
+    """A certified result that is written in another dtype than it was certified for: its files are measured again."""
+    report = aligned.certificate
+    gone = tuple(map(describe_written, report["written"].values()))
+    with keep_warnings() as notes:
+        files = _check_files(plan.alignment[0], aligned)
+    kept = [note for note in report["warnings"] if not note.startswith(gone)]
+    return replace(aligned, certificate={**report, "written": files, "warnings": [*kept, *notes]})
 
 
 def _check_files(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 from onebasin.errors import BadOutput, OnebasinError
 from onebasin.landscape import Curve
 from onebasin.landscape.evaluate import METRICS
+from onebasin.landscape.tables import plus_minus
 from onebasin.landscape.views import draw_line
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def ternary(surface: Mapping[str, Any]) -> str:
     with _figure(5.2 * len(values), 4.4) as figure:
         for axes, what in zip(figure.subplots(1, len(values), squeeze=False)[0], values, strict=True):
             _triangle(axes, surface, what, values[what])
-        height = f"barrier {barrier['loss']:.3g} ± {barrier['standard_error']:.2g}, at the red cross"
+        height = f"barrier {plus_minus(barrier['loss'], barrier['standard_error'])}, at the red cross"
         figure.suptitle(height if barrier["loss"] > 0 else "no barrier", color=INK)
         drawn = StringIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None}, facecolor=PAPER)

@@ -56,7 +56,8 @@ def histogram(counts: Sequence[int], high: float, x_name: str, y_name: str, mark
 def paired_bars(places: Sequence[str], series: Mapping[str, Sequence[float]], x_name: str, y_name: str) -> Markup:
     """At each place one bar for every series, beside each other, from zero; up to one, or down to minus one."""
     lowest = min(min(values) for values in series.values())
-    x, y = across(0.0, float(max(len(places), FEWEST))), upwards(-0.2 * ceil(max(0.0, -5 * lowest - 0.1)), 1.0)
+    beside = max(FEWEST - len(places), 0) / 2
+    x, y = across(-beside, len(places) + beside), upwards(-0.2 * ceil(max(0.0, -5 * lowest - 0.1)), 1.0)
     width = 0.8 / len(series)
     every = -(-len(places) // MOST)
     marks = {i + 0.5: name for i, name in enumerate(places) if i % every == 0}
@@ -72,7 +73,7 @@ def paired_bars(places: Sequence[str], series: Mapping[str, Sequence[float]], x_
 
 def permutation_matrix(index: Sequence[int], label: str, scores: Sequence[Sequence[float]] | None = None) -> Markup:
     """Row i is a place in A; the marked column is the unit of B that went there.  Shades are scores beside the best."""
-    cell = max(4.0, min(16.0, 192 / len(index)))
+    cell = max(4.0, min(24.0, 192 / len(index)))
     size = cell * len(index)
     edges = [EDGE + cell * i for i in range(len(index) + 1)]
     lines = "".join(f"M{EDGE} {at:g}h{size:g}M{at:g} {EDGE}v{size:g}" for at in edges)

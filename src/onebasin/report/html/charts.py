@@ -56,7 +56,7 @@ def frame(x: Axis, y: Axis, x_name: str, y_name: str, marks: Mapping[float, str]
     turned = f"rotate(-90 13 {middle:g})"
     return join(
         *(tag("line", x1=x.start, x2=x.end, y1=y(t), y2=y(t), class_="rule") for t in y.ticks()),
-        *(tag("text", f"{t:.4g}", x=LEFT - 6, y=y(t) + 4, text_anchor="end") for t in y.ticks()),
+        *(tag("text", f"{t:.4g}", x=LEFT - 10, y=y(t) + 4, text_anchor="end") for t in y.ticks()),
         *(tag("text", name, x=x(t), y=HEIGHT - BOTTOM + 17, text_anchor="middle") for t, name in marks.items()),
         tag("text", x_name, x=(x.start + x.end) / 2, y=HEIGHT - 6, text_anchor="middle", class_="name"),
         tag("text", y_name, x=13.0, y=middle, text_anchor="middle", transform=turned, class_="name"),

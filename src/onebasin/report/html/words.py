@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from onebasin.ensemble.words import describe_written, join_words
 from onebasin.landscape.evaluate import METRICS
+from onebasin.landscape.tables import plus_minus
 from onebasin.report.html.facts import Data, Facts, aligned_models
 from onebasin.verification.verify import PROMISE, keeps_promise
 
@@ -61,7 +62,7 @@ def _of_demo(demo: Data) -> list[str]:
 def _rises(barrier: Data, above: str) -> str:
     if barrier["loss"] <= 0:
         return f"there is no barrier: nowhere is the loss above {above}"
-    return f"the loss rises by up to {barrier['loss']:.3g} ± {barrier['standard_error']:.1g} above {above}"
+    return f"the loss rises by up to {plus_minus(barrier['loss'], barrier['standard_error'])} above {above}"
 
 
 def _of_curve(curve: Data) -> str:
