@@ -6,6 +6,7 @@ Each builds the recipe that the command line would build and follows it: both gi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,11 +25,12 @@ from onebasin.methods.method import Tick, silent
 from onebasin.options import read_section
 from onebasin.processes.devices import pick_device
 from onebasin.processes.ranks import rank
+from onebasin.processes.world import World, processes
 from onebasin.recipes.comparing import compare
 from onebasin.recipes.document import FORMAT
 from onebasin.recipes.notes import keep_warnings
 from onebasin.report.weights import inspect_weights, open_any
-from onebasin.tasks import Measure, Task, as_task
+from onebasin.tasks import AnyTask, Measure, Task, as_task
 from onebasin.tasks.load import OWN
 from onebasin.verification import verify as verification
 from onebasin.widening import widen as widening
@@ -37,15 +39,18 @@ __all__ = ["Aligned", "Source", "align", "barrier", "evaluate", "inspect", "live
 
 Section: TypeAlias = Mapping[str, Any]
 """A section of a recipe: its keys are those of the recipe file."""
-Data: TypeAlias = "str | Path | Task | Iterable[Any]"
-"""What to align or to measure on: text as after `--task`, or data of your own (`onebasin.tasks.as_task`)."""
+Data: TypeAlias = "str | Path | Task | Mapping[str, Any] | Iterable[Any]"
+"""What to align or to measure on: text as after `--task`, or data of your own (`onebasin.tasks.as_task`); or a mapping
+of names to several of these."""
+Weights: TypeAlias = Mapping[str, float] | None
+"""How much each of several tasks counts, by its name; 1 where none is given."""
 
 
 def align(
     a: Source, b: Source, *others: Source, method: str | None = None, task: Data | None = None,
     samples: int | None = None, length: int | None = None, columns: Mapping[str, str] | None = None,
-    loss: Measure | None = None, metrics: Mapping[str, Measure] | None = None, device: str = "auto",
-    tick: Tick = silent, callbacks: Iterable[Callback | str] = (), **sections: Section,
+    loss: Measure | None = None, metrics: Mapping[str, Measure] | None = None, task_weights: Weights = None,
+    device: str = "auto", tick: Tick = silent, callbacks: Iterable[Callback | str] = (), **sections: Section,
 ) -> Aligned:  # fmt: skip
     """Bring `b` and all others into the basis of `a`, each by one map; what they compute stays.
 
@@ -60,13 +65,23 @@ def align(
         >>> pair = onebasin.align("A", "B", method="weight")
         >>> pair.merged().save("merged")
     """
-    own = _Own(task, columns, loss, metrics)
+    own = _Own(task, columns, loss, metrics, task_weights)
     document = _given(method=method, task=own.section(samples, length), device=device, **sections)
+    plan, aligned, _ = _carried_out("align", (a, b, *others), document, own, tick, callbacks)
+    return replace(aligned, writer=partial(_write, plan))
+
+
+def _carried_out(
+    verb: str, sources: Sequence[Source], document: dict[str, Any], own: _Own, tick: Tick,
+    callbacks: Iterable[Callback | str],
+) -> tuple[recipes.Plan, Aligned, recipes.Merging]:  # fmt: skip
+    """All of a run but the writing."""
     told = Callbacks([tracker(one) if isinstance(one, str) else one for one in callbacks] if not rank() else ())
     with keep_warnings() as notes:
-        plan = _prepared("align", (a, b, *others), document, own, tick)
-        aligned = recipes.align(plan, None, tick, told)
-        return replace(recipes.certify(plan, aligned, notes, tick), writer=partial(_write, plan))
+        plan = _prepared(verb, sources, document, own, tick)
+        with processes(plan.device) if plan.recipe.learns else nullcontext(World()) as world:
+            plan, aligned, made = recipes.complete(plan, recipes.align(plan, None, tick, told), world, tick)
+        return plan, recipes.certify(plan, aligned, notes, tick, made), made
 
 
 def _write(plan: recipes.Plan, aligned: Aligned, folder: Path, dtype: str | None) -> None:
@@ -76,8 +91,17 @@ def _write(plan: recipes.Plan, aligned: Aligned, folder: Path, dtype: str | None
     recipes.write(replace(plan, recipe=replace(recipe, write=write)), aligned)
 
 
-def merge(models: Sequence[Source], *, shares: Sequence[float] | None = None, **options: Any) -> Checkpoint:
-    """Align all models with the first, then average: one stock checkpoint.  `options` are those of `align`.
+def merge(
+    models: Sequence[Source], *, share: float | str | None = None, shares: Sequence[float] | None = None,
+    method: str | None = None, task: Data | None = None, samples: int | None = None, length: int | None = None,
+    columns: Mapping[str, str] | None = None, loss: Measure | None = None,
+    metrics: Mapping[str, Measure] | None = None, task_weights: Weights = None, heal: Section | None = None,
+    device: str = "auto", tick: Tick = silent, callbacks: Iterable[Callback | str] = (), **sections: Section,
+) -> Checkpoint:  # fmt: skip
+    """Align all models with the first, then average: one stock checkpoint.  The other options are those of `align`.
+
+    `share` is that of B, of two models; "best" is that of the lowest loss on samples of the task that are held back.
+    `heal` trains the average on the task: `heal={"steps": 300}`.
 
     Examples:
         >>> onebasin.merge(["A", "B", "C"], shares=[2, 1, 1], method="weight").save("merged")
@@ -85,14 +109,21 @@ def merge(models: Sequence[Source], *, shares: Sequence[float] | None = None, **
     if isinstance(models, str | Path) or len(models) < 2:
         step = "merge([A, B]): one list of all models"
         raise OnebasinError("A merge takes a list of models", expected="2 or more", found=models, next_step=step)
-    return align(*models, **options).merged(shares)
+    own = _Own(task, columns, loss, metrics, task_weights)
+    compared = None if heal is None else {"compare": False, **heal}  # nothing here shows a comparison
+    document = _given(
+        method=method, task=own.section(samples, length), device=device, share=share,
+        shares=None if shares is None else list(shares), heal=compared, **sections,
+    )  # fmt: skip
+    plan, aligned, made = _carried_out("merge", models, document, own, tick, callbacks)
+    return made.parts(plan, aligned)[""]
 
 
 def barrier(
     a: Source, b: Source, *others: Source, task: Data, samples: int | None = None, length: int | None = None,
     columns: Mapping[str, str] | None = None, loss: Measure | None = None,
-    metrics: Mapping[str, Measure] | None = None, batch_size: int | None = None, path: str = "factor",
-    points: int | None = None, device: str = "auto", tick: Tick = silent,
+    metrics: Mapping[str, Measure] | None = None, task_weights: Weights = None, batch_size: int | None = None,
+    path: str = "factor", points: int | None = None, device: str = "auto", tick: Tick = silent,
 ) -> Surface:  # fmt: skip
     """Loss and metric between models as they are: a `Curve` between two, a `Surface` over the simplex of more.
 
@@ -101,7 +132,7 @@ def barrier(
     Examples:
         >>> onebasin.barrier("A", pair.models[1], task="text:valid.txt").barrier
     """
-    own = _Own(task, columns, loss, metrics)
+    own = _Own(task, columns, loss, metrics, task_weights)
     section = own.section(samples, length, batch_size)
     document = _given(task=section, path=path, points=points, device=device)
     plan = _prepared("barrier", (a, b, *others), document, own, tick)
@@ -113,8 +144,8 @@ def barrier(
 def evaluate(
     *models: Source, task: Data, ensemble: bool = False, samples: int | None = None, length: int | None = None,
     columns: Mapping[str, str] | None = None, loss: Measure | None = None,
-    metrics: Mapping[str, Measure] | None = None, batch_size: int | None = None, device: str = "auto",
-    tick: Tick = silent,
+    metrics: Mapping[str, Measure] | None = None, task_weights: Weights = None, batch_size: int | None = None,
+    device: str = "auto", tick: Tick = silent,
 ) -> Scores:  # fmt: skip
     """Loss and metric of models beside each other, with standard errors; with `ensemble` also of all together.
 
@@ -124,7 +155,7 @@ def evaluate(
         >>> scores = onebasin.evaluate("A", "B", ensemble=True, task="text:valid.txt")
         >>> scores.rows["ensemble"].loss
     """
-    own = _Own(task, columns, loss, metrics)
+    own = _Own(task, columns, loss, metrics, task_weights)
     data = read_section(recipes.recipe.Task, own.section(samples, length, batch_size) or {})
     return compare(models, data, own.read, ensemble=ensemble, device=pick_device(device), tick=tick)
 
@@ -177,16 +208,24 @@ class _Own:
     columns: Mapping[str, str] | None
     loss: Measure | None
     metrics: Mapping[str, Measure] | None
+    weights: Weights = None
 
     def section(self, samples: int | None, length: int | None, batch_size: int | None = None) -> Section | None:
         """The task of a recipe; it says so where a file cannot hold the data."""
         if self.data is None:
             return None
-        name = self.data if isinstance(self.data, str) else type(self.data).__name__
-        plain = name is self.data and self.loss is None and not self.metrics
-        return _given(data=name if plain else f"{OWN}:{name}", samples=samples, length=length, batch_size=batch_size)
+        data: Any = self._name(self.data)
+        if isinstance(self.data, Mapping) and not any(hasattr(x, "shape") for x in self.data.values()):
+            data = {str(name): self._name(one) for name, one in self.data.items()}
+        weights = None if self.weights is None else dict(self.weights)
+        return _given(data=data, weights=weights, samples=samples, length=length, batch_size=batch_size)
 
-    def read(self, name: str, *models: Checkpoint, **sizes: Any) -> Task:
+    def _name(self, data: Any) -> str:
+        name = data if isinstance(data, str) else type(data).__name__
+        plain = name is data and self.loss is None and not self.metrics
+        return name if plain else f"{OWN}:{name}"
+
+    def read(self, name: Any, *models: Checkpoint, **sizes: Any) -> AnyTask:
         """The task itself."""
         return as_task(self.data, *models, columns=self.columns, loss=self.loss, metrics=self.metrics, **sizes)
 
