@@ -45,7 +45,7 @@ def judge(
         batch_size=recipe.task.batch_size if recipe.task else BATCH, device=plan.device, tick=tick,
     )  # fmt: skip
     found = {"scores": scores.as_dict(), "verdict": verdict(scores, rows, HEALED if made.trained else MERGED)}
-    others = {after(row): f"{called} after the same training" for row, called in {**rows, PLAIN: PLAIN}.items()}
+    others = {after(row): called for row, called in {**rows, PLAIN: f"the {PLAIN}"}.items()}
     if set(others) & set(made.trained):
         found["equal_steps"] = verdict(scores, others, HEALED)
     return found

@@ -65,7 +65,7 @@ def healed(plan: Plan, aligned: Aligned, world: World, tick: Tick = silent) -> t
     recipe = plan.recipe
     if not isinstance(recipe, Merge) or recipe.heal is None or not recipe.heals:
         return {}, aligned
-    from onebasin.healing.train import heal
+    from onebasin.healing.train import EVERY, heal
 
     train = plan.samples.train
     assert train is not None
@@ -76,7 +76,7 @@ def healed(plan: Plan, aligned: Aligned, world: World, tick: Tick = silent) -> t
             tick(f"training {name}: {step}", done, total)
 
         found[name], losses[name] = heal(start, train, recipe.heal, device=plan.device, world=world, tick=told)
-    course = {"options": write_section(recipe.heal), "task": train.name, "losses": losses}
+    course = {"options": write_section(recipe.heal), "task": train.name, "every": EVERY, "losses": losses}
     return found, replace(aligned, course={**aligned.course, "healing": course})
 
 
