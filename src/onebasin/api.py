@@ -6,6 +6,7 @@ Each builds the recipe that the command line would build and follows it: both gi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,12 +26,13 @@ from onebasin.methods.method import Tick, silent
 from onebasin.options import read_section
 from onebasin.processes.devices import pick_device
 from onebasin.processes.ranks import rank
+from onebasin.processes.world import World, processes
 from onebasin.recipes.comparing import compare
 from onebasin.recipes.document import FORMAT
 from onebasin.recipes.notes import keep_warnings
 from onebasin.recipes.plan import spare_inputs
 from onebasin.report.weights import inspect_weights, open_any
-from onebasin.tasks import Measure, Task, as_task
+from onebasin.tasks import AnyTask, Measure, Task, as_task
 from onebasin.tasks.load import OWN
 from onebasin.verification import verify as verification
 from onebasin.widening import widen as widening
@@ -39,15 +41,18 @@ __all__ = ["Aligned", "Source", "align", "barrier", "evaluate", "inspect", "live
 
 Section: TypeAlias = Mapping[str, Any]
 """A section of a recipe: its keys are those of the recipe file."""
-Data: TypeAlias = "str | Path | Task | Iterable[Any]"
-"""What to align or to measure on: text as after `--task`, or data of your own (`onebasin.tasks.as_task`)."""
+Data: TypeAlias = "str | Path | Task | Mapping[str, Any] | Iterable[Any]"
+"""What to align or to measure on: text as after `--task`, or data of your own (`onebasin.tasks.as_task`); or a mapping
+of names to several of these."""
+Weights: TypeAlias = Mapping[str, float] | None
+"""How much each of several tasks counts, by its name; 1 where none is given."""
 
 
 def align(
     a: Source, b: Source, *others: Source, method: str | None = None, task: Data | None = None,
     samples: int | None = None, length: int | None = None, columns: Mapping[str, str] | None = None,
-    loss: Measure | None = None, metrics: Mapping[str, Measure] | None = None, device: str = "auto",
-    tick: Tick = silent, callbacks: Iterable[Callback | str] = (), **sections: Section,
+    loss: Measure | None = None, metrics: Mapping[str, Measure] | None = None, task_weights: Weights = None,
+    device: str = "auto", tick: Tick = silent, callbacks: Iterable[Callback | str] = (), **sections: Section,
 ) -> Aligned:  # fmt: skip
     """Bring `b` and all others into the basis of `a`, each by one map; what they compute stays.
 
@@ -62,20 +67,36 @@ def align(
         >>> pair = onebasin.align("A", "B", method="weight")
         >>> pair.merged().save("merged")
     """
-    own = _Own(task, columns, loss, metrics)
+    own = _Own(task, columns, loss, metrics, task_weights)
     document = _given(method=method, task=own.section(samples, length), device=device, **sections)
-    plan, aligned = _aligned("align", (a, b, *others), document, own, tick, callbacks)
-    return replace(aligned, writer=partial(_write, plan))
+    plan, aligned, made = _carried_out("align", (a, b, *others), document, own, tick, callbacks)
+    return replace(aligned, writer=partial(_write, plan, made=made))
+
+
+def _carried_out(
+    verb: str, sources: Sequence[Source], document: dict[str, Any], own: _Own, tick: Tick,
+    callbacks: Iterable[Callback | str],
+) -> tuple[recipes.Plan, Aligned, recipes.Merging]:  # fmt: skip
+    """All of a run but the writing."""
+    told = Callbacks([tracker(one) if isinstance(one, str) else one for one in callbacks] if not rank() else ())
+    with keep_warnings() as notes:
+        plan = _prepared(verb, sources, document, own, tick)
+        with processes(plan.device) if plan.recipe.learns else nullcontext(World()) as world:
+            plan, aligned, made = recipes.complete(plan, recipes.align(plan, None, tick, told), world, tick)
+        return plan, recipes.certify(plan, aligned, notes, tick, made), made
 
 
 def merge(
-    models: Sequence[Source], *, shares: Sequence[float] | None = None, method: str | None = None,
-    task: Data | None = None, samples: int | None = None, length: int | None = None,
+    models: Sequence[Source], *, share: float | str | None = None, shares: Sequence[float] | None = None,
+    method: str | None = None, task: Data | None = None, samples: int | None = None, length: int | None = None,
     columns: Mapping[str, str] | None = None, loss: Measure | None = None,
-    metrics: Mapping[str, Measure] | None = None, device: str = "auto", tick: Tick = silent,
-    callbacks: Iterable[Callback | str] = (), **sections: Section,
+    metrics: Mapping[str, Measure] | None = None, task_weights: Weights = None, heal: Section | None = None,
+    device: str = "auto", tick: Tick = silent, callbacks: Iterable[Callback | str] = (), **sections: Section,
 ) -> Merged:  # fmt: skip
-    """Align all models with the first, then average: one stock checkpoint.  The options are those of `align`.
+    """Align all models with the first, then average: one stock checkpoint.  The other options are those of `align`.
+
+    `share` is that of B, of two models; "best" is that of the lowest loss on samples of the task that are held back.
+    `heal` trains the average on the task: `heal={"steps": 300}`.
 
     `.save` writes what `onebasin merge` writes: with labels in the task the file is measured beside its models, their
     plain average and their ensemble, and a merge that is not recommended is warned of.
@@ -86,42 +107,34 @@ def merge(
     if isinstance(models, str | Path) or len(models) < 2:
         step = "merge([A, B]): one list of all models"
         raise OnebasinError("A merge takes a list of models", expected="2 or more", found=models, next_step=step)
-    own = _Own(task, columns, loss, metrics)
-    document = _given(shares=shares and list(shares), method=method, task=own.section(samples, length), device=device,
-                      **sections)  # fmt: skip
-    plan, aligned = _aligned("merge", models, document, own, tick, callbacks)
-    recipe = plan.recipe
-    assert isinstance(recipe, recipes.Merge)
-    return Merged.of(aligned.merged(recipe.lambdas), partial(_write, plan, aligned))
-
-
-def _aligned(
-    verb: str, sources: Sequence[Source], document: dict[str, Any], own: _Own, tick: Tick,
-    callbacks: Iterable[Callback | str],
-) -> tuple[recipes.Plan, Aligned]:  # fmt: skip
-    """The plan of an alignment, and the models aligned and certified."""
-    told = Callbacks([tracker(one) if isinstance(one, str) else one for one in callbacks] if not rank() else ())
-    with keep_warnings() as notes:
-        plan = _prepared(verb, sources, document, own, tick)
-        return plan, recipes.certify(plan, recipes.align(plan, None, tick, told), notes, tick)
+    own = _Own(task, columns, loss, metrics, task_weights)
+    document = _given(
+        method=method, task=own.section(samples, length), device=device, share=share,
+        shares=None if shares is None else list(shares), heal=heal, **sections,
+    )  # fmt: skip
+    plan, aligned, made = _carried_out("merge", models, document, own, tick, callbacks)
+    return Merged.of(made.parts(plan, aligned)[""], partial(_write, plan, aligned, made=made))
 
 
 def _write(
-    plan: recipes.Plan, aligned: Aligned, folder: Path, dtype: str | None, overwrite: bool = False, **options: Any
-) -> Mapping[str, Any]:
+    plan: recipes.Plan, aligned: Aligned, folder: Path, dtype: str | None, overwrite: bool = False, *,
+    made: recipes.Merging, **options: Any,
+) -> Mapping[str, Any]:  # fmt: skip
     recipe, _ = plan.alignment
     write = replace(recipe.write, out=str(folder), dtype=dtype, **options)
     plan = replace(plan, recipe=replace(recipe, write=write), overwrite=overwrite)
     if overwrite:
         spare_inputs(plan.recipe, plan.models)
-    return recipes.write(plan, aligned if write.dtype == recipe.write.dtype else recipes.with_files(plan, aligned))
+    if write.dtype != recipe.write.dtype:
+        aligned = recipes.with_files(plan, aligned, made)
+    return recipes.write(plan, aligned, made=made)
 
 
 def barrier(
     a: Source, b: Source, *others: Source, task: Data, samples: int | None = None, length: int | None = None,
     columns: Mapping[str, str] | None = None, loss: Measure | None = None,
-    metrics: Mapping[str, Measure] | None = None, batch_size: int | None = None, path: str = "factor",
-    points: int | None = None, device: str = "auto", tick: Tick = silent,
+    metrics: Mapping[str, Measure] | None = None, task_weights: Weights = None, batch_size: int | None = None,
+    path: str = "factor", points: int | None = None, device: str = "auto", tick: Tick = silent,
 ) -> Surface:  # fmt: skip
     """Loss and metric between models as they are: a `Curve` between two, a `Surface` over the simplex of more.
 
@@ -130,7 +143,7 @@ def barrier(
     Examples:
         >>> onebasin.barrier("A", pair.models[1], task="text:valid.txt").barrier
     """
-    own = _Own(task, columns, loss, metrics)
+    own = _Own(task, columns, loss, metrics, task_weights)
     section = own.section(samples, length, batch_size)
     document = _given(task=section, path=path, points=points, device=device)
     plan = _prepared("barrier", (a, b, *others), document, own, tick)
@@ -142,8 +155,8 @@ def barrier(
 def evaluate(
     *models: Source, task: Data, ensemble: bool = False, samples: int | None = None, length: int | None = None,
     columns: Mapping[str, str] | None = None, loss: Measure | None = None,
-    metrics: Mapping[str, Measure] | None = None, batch_size: int | None = None, device: str = "auto",
-    tick: Tick = silent,
+    metrics: Mapping[str, Measure] | None = None, task_weights: Weights = None, batch_size: int | None = None,
+    device: str = "auto", tick: Tick = silent,
 ) -> Scores:  # fmt: skip
     """Loss and metric of models beside each other, with standard errors; with `ensemble` also of all together.
 
@@ -153,7 +166,7 @@ def evaluate(
         >>> scores = onebasin.evaluate("A", "B", ensemble=True, task="text:valid.txt")
         >>> scores.rows["ensemble"].loss
     """
-    own = _Own(task, columns, loss, metrics)
+    own = _Own(task, columns, loss, metrics, task_weights)
     data = read_section(recipes.recipe.Task, own.section(samples, length, batch_size) or {})
     return compare(models, data, own.read, ensemble=ensemble, device=pick_device(device), tick=tick)
 
@@ -206,16 +219,24 @@ class _Own:
     columns: Mapping[str, str] | None
     loss: Measure | None
     metrics: Mapping[str, Measure] | None
+    weights: Weights = None
 
     def section(self, samples: int | None, length: int | None, batch_size: int | None = None) -> Section | None:
         """The task of a recipe; it says so where a file cannot hold the data."""
         if self.data is None:
             return None
-        name = self.data if isinstance(self.data, str) else type(self.data).__name__
-        plain = name is self.data and self.loss is None and not self.metrics
-        return _given(data=name if plain else f"{OWN}:{name}", samples=samples, length=length, batch_size=batch_size)
+        data: Any = self._name(self.data)
+        if isinstance(self.data, Mapping) and not any(hasattr(x, "shape") for x in self.data.values()):
+            data = {str(name): self._name(one) for name, one in self.data.items()}
+        weights = None if self.weights is None else dict(self.weights)
+        return _given(data=data, weights=weights, samples=samples, length=length, batch_size=batch_size)
 
-    def read(self, name: str, *models: Checkpoint, **sizes: Any) -> Task:
+    def _name(self, data: Any) -> str:
+        name = data if isinstance(data, str) else type(data).__name__
+        plain = name is data and self.loss is None and not self.metrics
+        return name if plain else f"{OWN}:{name}"
+
+    def read(self, name: Any, *models: Checkpoint, **sizes: Any) -> AnyTask:
         """The task itself."""
         return as_task(self.data, *models, columns=self.columns, loss=self.loss, metrics=self.metrics, **sizes)
 

@@ -112,6 +112,8 @@ def write_section(value: Any) -> Any:
         found = {field.name: getattr(value, field.name) for field in fields(value)}
         absent = {field.name for field in fields(value) if field.default is None and found[field.name] is None}
         return {name: write_section(x) for name, x in found.items() if name not in absent}
+    if isinstance(value, dict):
+        return {key: write_section(x) for key, x in value.items()}
     return [write_section(x) for x in value] if isinstance(value, tuple) else value
 
 
@@ -131,6 +133,8 @@ def convert(hint: Any, value: Any, where: str) -> Any:
         return _one_of(choices, value, where)
     if origin is tuple and isinstance(value, list | tuple):
         return _entries(choices, value, where)
+    if origin is dict and isinstance(value, dict):
+        return {convert(choices[0], key, where): convert(choices[1], x, dotted(where, key)) for key, x in value.items()}
     if hint is float and isinstance(value, str):
         value = _number(value)
     if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
@@ -143,17 +147,25 @@ def convert(hint: Any, value: Any, where: str) -> Any:
 
 
 def _either(hint: Any, kinds: list[Any], value: Any, where: str) -> Any:
-    """The first kind that fits; of one optional kind, its own refusal."""
+    """The first kind that fits; of one that could, its own refusal."""
     if value is None and type(None) in get_args(hint):
         return None
-    if len(kinds) == 1:
-        return convert(kinds[0], value, where)
-    for kind in kinds:
+    fitting = [kind for kind in kinds if len(kinds) == 1 or _may_be(kind, value)]
+    if len(fitting) == 1:
+        return convert(fitting[0], value, where)
+    for kind in fitting:
         try:
             return convert(kind, value, where)
         except BadRecipe:
             continue
     raise wrong_type(where, described(hint), value)
+
+
+def _may_be(kind: Any, value: Any) -> bool:
+    """Only text is one of some words, and only a mapping has names."""
+    if get_origin(kind) is Literal:
+        return isinstance(value, str)
+    return isinstance(value, dict) or get_origin(kind) is not dict
 
 
 def _one_of(choices: tuple[Any, ...], value: Any, where: str) -> Any:
@@ -187,6 +199,8 @@ def described(hint: Any) -> str:
         return " or ".join("nothing (null)" if x is type(None) else described(x) for x in get_args(hint))
     if get_origin(hint) is Literal:
         return ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) is dict:
+        return f"names, each with {described(get_args(hint)[1])}"
     if get_origin(hint) is tuple:
         return "a list of " + ", ".join(described(x) for x in get_args(hint) if x is not ...)
     if is_dataclass(hint):

@@ -28,7 +28,7 @@ LAYERS = (  # a module imports only from layers above its own, and from packages
     ("tasks", "paths"),
     ("ensemble",),
     ("verification", "landscape"),
-    ("match", "moving", "learn", "papers"),
+    ("match", "moving", "learn", "healing", "papers"),
     ("methods",),
     ("report", "recipes"),
     ("api", "demo", "reproduce", "cli"),
@@ -37,7 +37,7 @@ ORDER = tuple(package for layer in LAYERS for package in layer)
 KNOW_NAMES = ("archs", "demo", "reproduce", "cli", "papers")  # the only ones that may speak of architectures
 FREE_OF_TORCH = (  # packages and modules: not even inside a function
     "errors", "names", "families", "options", "spec", "archs", "ensemble/compatibility", "ensemble/inspection",
-    "ensemble/words", "match/options", "learn/options", "papers/options",
+    "ensemble/words", "match/options", "learn/options", "papers/options", "healing/options",
 )  # fmt: skip
 TORCH_INSIDE = ("methods", "labels")  # help and recipes read them: only inside a function, and for types
 ORDINARY = {"clip"}  # model types that are words of all code: only their class names and capitals tell

@@ -16,8 +16,11 @@ from onebasin.cli.recipe import (
     Overwrite,
     Resume,
     Settings,
+    Weights,
     carry_out,
     from_flags,
+    task_of,
+    weights_of,
 )  # fmt: skip
 from onebasin.cli.watching import LogFile, LogTo, Quiet, Verbose, Watching
 from onebasin.methods.registry import names
@@ -57,10 +60,16 @@ Spaces = Annotated[
     list[str] | None,
     typer.Option(help="Match only these spaces, by commas or repeated, like attention; the others stay."),
 ]
-Task = Annotated[str | None, typer.Option(help=f"Inputs, with labels where these are learned from: {FORMS}")]
+SEVERAL = "Several: NAME=TASK, repeated."
+Task = Annotated[
+    list[str] | None, typer.Option(help=f"Inputs, with labels where these are learned from: {FORMS} {SEVERAL}")
+]
 Measured = Annotated[
-    str | None,
-    typer.Option("--task", help=f"Inputs, with labels where these are learned from or the result is measured: {FORMS}"),
+    list[str] | None,
+    typer.Option(
+        "--task",
+        help=f"Inputs, with labels where these are learned from or the result is measured: {FORMS} {SEVERAL}",
+    ),
 ]
 Samples = Annotated[int | None, typer.Option(help="How many inputs of the task to use, if not all.")]
 Length = Annotated[int | None, typer.Option(help="Tokens per text or window.")]
@@ -74,16 +83,46 @@ Memory = Annotated[
 Shard = Annotated[str | None, typer.Option(help="Largest weight file, like 200MB.", show_default="5GB")]
 
 
+BestShare = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER|best",
+        help="Of two models, the share of B, from 0 to 1; best is that of the lowest loss on samples held back.",
+        show_default="0.5",
+    ),
+]
+Heal = Annotated[
+    int | None, typer.Option(metavar="STEPS", help="Train the average for so many steps, on samples of the task.")
+]
+HealRate = Annotated[float | None, typer.Option(help="Learning rate of this training.", show_default="3e-4")]
+HealCompare = Annotated[
+    bool | None,
+    typer.Option(
+        "--heal-compare/--no-heal-compare",
+        help="Train A, B and their plain average in the same way, to compare.",
+        show_default="heal-compare",
+    ),
+]
+
+
 def limited(settings: list[str] | None, memory: list[str] | None) -> list[str]:
     """The settings with those of memory, one key each."""
     return [*(settings or ()), *(f"memory.{part.strip()}" for given in memory or () for part in given.split(","))]
 
 
+def number(share: str | None) -> float | str | None:
+    """A number where the text is one."""
+    try:
+        return None if share is None else float(share)
+    except ValueError:
+        return share
+
+
 def align(
     models: Models, out: Out, method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Task = None,
-    samples: Samples = None, length: Length = None, start: Start = None, steps: Steps = None, learn: Learn = None,
-    universe: Universe = None, device: Device = None, memory: Memory = None, dtype: Dtype = None,
-    max_shard_size: Shard = None,
+    task_weight: Weights = None, samples: Samples = None, length: Length = None, start: Start = None,
+    steps: Steps = None, learn: Learn = None, universe: Universe = None, device: Device = None, memory: Memory = None,
+    dtype: Dtype = None, max_shard_size: Shard = None,
     mergekit: Annotated[bool, typer.Option("--mergekit", help="Also write mergekit.yaml for the average.")] = False,
     settings: Settings = None, dry_run: DryRun = False, resume: Resume = False, overwrite: Overwrite = False,
     json: Json = False, quiet: Quiet = False, verbose: Verbose = False, log_file: LogFile = None,
@@ -96,8 +135,8 @@ def align(
     """
     recipe = from_flags(
         "align", models, limited(settings, memory), method=method, weight__preset=preset,
-        weight__spaces=spaces, task__data=task, task__samples=samples, task__length=length, learned__start=start,
-        learned__steps=steps, learned__learn=learn,
+        weight__spaces=spaces, task__data=task_of(task), task__weights=weights_of(task_weight), task__samples=samples,
+        task__length=length, learned__start=start, learned__steps=steps, learned__learn=learn,
         universe__folder=universe, device=device, write__out=out, write__dtype=dtype,
         write__max_shard_size=max_shard_size, write__mergekit=mergekit or None,
     )  # fmt: skip
@@ -107,13 +146,13 @@ def align(
 
 def merge(
     models: Models, out: Out,
-    share: Annotated[
-        float | None, typer.Option(help="Of two models, the share of B, from 0 to 1.", show_default="0.5")
-    ] = None,
+    share: BestShare = None,
     shares: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Shares, divided by their sum; all the same if not given.")
     ] = None,
-    method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Measured = None, samples: Samples = None,
+    method: Method = None, preset: Preset = None, spaces: Spaces = None, task: Measured = None,
+    task_weight: Weights = None, samples: Samples = None,
+    heal: Heal = None, heal_rate: HealRate = None, heal_compare: HealCompare = None,
     length: Length = None, start: Start = None, steps: Steps = None, learn: Learn = None,
     universe: Universe = None, device: Device = None, memory: Memory = None, dtype: Dtype = None,
     max_shard_size: Shard = None,
@@ -124,10 +163,12 @@ def merge(
     """Align all models with A, then write their weighted average as one stock checkpoint.
 
     With a task that has labels, the average is measured beside all models, their plain average and their ensemble.
+    With --heal it is trained on that task, and compared with A, B and the plain average after the same training.
     """
     recipe = from_flags(
-        "merge", models, limited(settings, memory), share=share, shares=shares and [shares], method=method,
-        weight__preset=preset, weight__spaces=spaces, task__data=task, task__samples=samples,
+        "merge", models, limited(settings, memory), share=number(share), shares=shares and [shares], method=method,
+        weight__preset=preset, weight__spaces=spaces, task__data=task_of(task), task__weights=weights_of(task_weight),
+        task__samples=samples, heal__steps=heal, heal__lr=heal_rate, heal__compare=heal_compare,
         task__length=length, learned__start=start, learned__steps=steps, learned__learn=learn,
         universe__folder=universe, device=device, write__out=out, write__dtype=dtype,
         write__max_shard_size=max_shard_size,
@@ -138,7 +179,8 @@ def merge(
 
 def barrier(
     models: Annotated[list[str], typer.Argument(metavar="A B [C ...]", help="Checkpoint folders or Hub ids.")],
-    task: Annotated[str, typer.Option(help=f"What to measure on: {FORMS}")],
+    task: Annotated[list[str], typer.Option(help=f"What to measure on: {FORMS} {SEVERAL}")],
+    task_weight: Weights = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="New folder for barrier.json, barrier.svg and recipe.yaml.")
     ] = None,
@@ -167,7 +209,8 @@ def barrier(
     average of the losses of more models: over a triangle of three, at the middles of all pairs and the centre of more.
     """
     recipe = from_flags(
-        "barrier", models, settings, task__data=task, task__samples=samples, task__length=length,
-        task__batch_size=batch_size, path=path, points=points, device=device, write__out=out,
+        "barrier", models, settings, task__data=task_of(task), task__weights=weights_of(task_weight),
+        task__samples=samples, task__length=length, task__batch_size=batch_size, path=path, points=points,
+        device=device, write__out=out,
     )  # fmt: skip
     carry_out(recipe, Watching(quiet, verbose, log_file), json=json, dry_run=dry_run, overwrite=overwrite)

@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from onebasin.cli.output import print_json
-from onebasin.cli.recipe import FORMS, Device, Json
+from onebasin.cli.recipe import FORMS, Device, Json, Weights, task_of, weights_of
 from onebasin.cli.watching import LogFile, Quiet, Verbose, Watching, watch
 
 
 def evaluate(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Checkpoint folders or Hub ids.")],
-    task: Annotated[str, typer.Option(help=f"What to measure on: {FORMS}")],
+    task: Annotated[list[str], typer.Option(help=f"What to measure on: {FORMS} Several: NAME=TASK, repeated.")],
+    task_weight: Weights = None,
     ensemble: Annotated[
         bool, typer.Option("--ensemble", help="Also all models together: their probabilities, averaged.")
     ] = False,
@@ -35,7 +36,7 @@ def evaluate(
 
     with watch(Watching(quiet, verbose, log_file)) as (watched, _):
         found = measure(
-            *models, task=task, ensemble=ensemble, samples=samples, length=length, batch_size=batch_size,
-            device=device or "auto", tick=watched.tick,
+            *models, task=task_of(task) or "", task_weights=weights_of(task_weight), ensemble=ensemble,
+            samples=samples, length=length, batch_size=batch_size, device=device or "auto", tick=watched.tick,
         ).as_dict()  # fmt: skip
     print_json(found) if json else print_scores(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from onebasin.cli.output import print_json
 from onebasin.cli.watching import LogFile, LogTo, Quiet, Verbose, Watching, stamped, watch
+from onebasin.errors import OnebasinError
 from onebasin.processes.ranks import rank
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ Overwrite = Annotated[
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any key of the recipe, like weight.sweeps=5; repeatable."),
+]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option("--task-weight", metavar="NAME=NUMBER", help="How much one of several tasks counts, 1 if not given."),
 ]
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.", show_default="auto")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, print the plan, write nothing.")]
@@ -45,6 +51,33 @@ def given(**flags: Any) -> dict[str, Any]:
             value = [part for one in value for part in one.split(",")]
         inside[key] = str(value) if isinstance(value, Path) else value
     return document
+
+
+def named(flag: str, values: list[str] | None) -> dict[str, str]:
+    """NAME=VALUE of a flag that is given several times, by name."""
+    found: dict[str, str] = {}
+    for value in values or ():
+        name, equals, rest = value.partition("=")
+        if not equals or not re.fullmatch(r"[\w.-]+", name) or name in found:
+            what = f"{flag} {name} is given twice" if name in found else f"{flag} is given without a name"
+            step = f"write {flag} NAME=..., each with a name of its own"
+            raise OnebasinError(what, expected="NAME=...", found=value, next_step=step)
+        found[name] = rest
+    return found
+
+
+def task_of(tasks: list[str] | None) -> str | dict[str, str] | None:
+    """What `--task` says: one task as it is, or, by NAME=TASK, several."""
+    if not tasks:
+        return None
+    if len(tasks) == 1 and not re.match(r"[\w.-]+=", tasks[0]):
+        return tasks[0]
+    return named("--task", tasks)
+
+
+def weights_of(weights: list[str] | None) -> dict[str, str] | None:
+    """What `--task-weight` says."""
+    return named("--task-weight", weights) or None
 
 
 def from_flags(verb: str, models: list[str], settings: list[str] | None, **flags: Any) -> Recipe:

@@ -7,6 +7,10 @@ from typing import Any
 from onebasin.cli.output import console, print_table, size
 from onebasin.ensemble.words import describe_drift, describe_written
 from onebasin.errors import one_line
+from onebasin.landscape.tables import MEAN, note_of, table_of
+from onebasin.report.card import describe_merging
+
+TRAINED = ("", ": the average, all models and their plain average; --no-heal-compare trains the average alone")
 
 
 def print_plan(plan: dict[str, Any]) -> None:
@@ -20,6 +24,10 @@ def print_plan(plan: dict[str, Any]) -> None:
         console.print(f"data: {plan['task']['name']}, {plan['task']['samples']:,} samples")
     for note in plan["notes"]:
         console.print(one_line(f"note: {note}"), markup=False)
+    if "heal" in plan:
+        heal = plan["heal"]
+        cost = f"{heal['steps']:,} steps of {heal['batch']} samples each"
+        console.print(f"healing: {heal['trainings']} trainings of {cost}{TRAINED[heal['trainings'] > 1]}")
     if "memory" in plan:
         console.print(f"memory: about {size(plan['memory'])}")
         for folder, nbytes in plan["writes"].items():
@@ -50,6 +58,8 @@ def print_aligned(report: dict[str, Any]) -> None:
     for folder, own in report["written"].items():
         console.print(f"{'the file' if folder == '.' else folder}: {describe_written(own)}")
     console.print(f"gauge: {report['gauge']}")
+    for sentence in describe_merging(report):
+        console.print(sentence, markup=False)
     if "verdict" in report:
         if report["scores"] is not None:
             print_scores(report["scores"])
@@ -58,34 +68,41 @@ def print_aligned(report: dict[str, Any]) -> None:
 
 def print_scores(scores: dict[str, Any]) -> None:
     """Models beside each other on one task."""
-    from onebasin.landscape.tables import note_of, table_of
-
     head, *rows = table_of(scores)
-    print_table(head, rows, left=head[:1])
+    print_table(head, rows, left=[name for name in head if name in ("model", "task")])
     console.print(note_of(scores), markup=False)
 
 
 def print_measured(report: dict[str, Any]) -> None:
-    """Every point of a curve or a surface, then its barrier with all it stands on."""
-    many = "vertices" in report
-    ends = report["vertices"] if many else list(report["ends"].values())
+    """Every point of a curve or a surface, then its barrier with all it stands on; of several tasks that of each."""
+    many, tasks = "vertices" in report, report.get("tasks", {})
     metrics = list(report["points"][0]["metrics"])
     shares = "λ (shares)" if many else "λ (share of B)"
     rows = []
-    for share, point in zip(report["shares"], report["points"], strict=True):
+    for i, (share, point) in enumerate(zip(report["shares"], report["points"], strict=True)):
         numbers = (point["loss"], point["standard_error"], *(point["metrics"][m] for m in metrics))
-        rows.append((_share(share), *(f"{number:.4f}" for number in numbers)))
-    print_table((shares, "loss", "± s.e.", *(m.replace("_", " ") for m in metrics)), rows)
-    barrier, task = report["barrier"], report["task"]
+        each = (part["points"][i]["loss"] for part in tasks.values())
+        rows.append((_share(share), *(f"{number:.4f}" for number in (*numbers, *each))))
+    head = ("mean loss" if tasks else "loss", "± s.e.", *(m.replace("_", " ") for m in metrics), *tasks)
+    print_table((shares, *head), rows)
+    for name, part in {MEAN: report, **tasks}.items():
+        console.print(f"{f'{name}: ' if tasks else ''}{_barrier(part)}", markup=False)
+    task, samples = report["task"], report["points"][0]["samples"]
+    split = f", split {task['split']}" if "split" in task else ""
+    console.print(f"{task['name']}{split}, {samples:,} samples", markup=False)
+
+
+def _barrier(report: dict[str, Any]) -> str:
+    """The height of a barrier with the path and the end points it stands on."""
+    many, barrier = "vertices" in report, report["barrier"]
+    ends = report["vertices"] if many else list(report["ends"].values())
     *losses, last = (f"{end['loss']:.4f}" for end in ends)
     place = _share(barrier["shares" if many else "share"])
     height = f"barrier {barrier['loss']:.4f} ± {barrier['standard_error']:.4f} at λ = {place}"
-    console.print(
+    return (
         f"{height if barrier['loss'] > 0 else 'no barrier'} "
         f"(end points {', '.join(losses)} and {last}; {report['path']} path, {len(report['shares'])} points)"
     )
-    split = f", split {task['split']}" if "split" in task else ""
-    console.print(f"{task['name']}{split}, {ends[0]['samples']:,} samples")
 
 
 def _share(share: float | list[float]) -> str:

@@ -13,7 +13,7 @@ from onebasin.landscape.evaluate import evaluate
 from onebasin.landscape.teacher import Teacher
 from onebasin.paths import FactorPath
 from onebasin.paths.points import Point, grid, vertices
-from onebasin.tasks import Task
+from onebasin.tasks import AnyTask
 
 PLACES = [(1 - share, share) for share in (0.2, 0.35, 0.5, 0.65, 0.8)]  # of two models; of more, middles and centre
 
@@ -23,16 +23,17 @@ ROUNDING = 1e-7  # of a loss in float32
 class Contest:
     """The candidates so far.  The height of a place is the loss there above that of the end points by their shares.
 
-    With labels the loss is that of the task; without, the disagreement with what the end points say at that place.
+    With labels the loss is that of the task; without, the disagreement with what the end points say at that place.  Of
+    several tasks it is the weighted mean of these.
     """
 
     def __init__(
-        self, ensemble: Ensemble, held: Task, *, agreement: bool, device: torch.device, tick: Callable[[str], None]
+        self, ensemble: Ensemble, held: AnyTask, *, agreement: bool, device: torch.device, tick: Callable[[str], None]
     ) -> None:
-        self.held, self.device, self.tick = held.to(device), device, tick
+        self.held, self.device, self.tick = (held.unlabelled() if agreement else held).to(device), device, tick
         count = len(ensemble)
         self.places: Sequence[Point] = PLACES if count == 2 else grid(count)[count:]
-        self.teacher = Teacher(ensemble.forms, held.kind).to(device) if agreement else None
+        self.teacher = None if self.held.scored else Teacher(ensemble.forms, held.kind).to(device)
         self.ends = self._losses(FactorPath(*ensemble.forms), vertices(count))
         self.candidates: dict[str, Aligned] = {}
         self.heights: dict[str, float] = {}

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
 from onebasin.errors import OnebasinError
-from onebasin.landscape.evaluate import BATCH, Evaluation, evaluate, standard_error
+from onebasin.landscape.evaluate import BATCH, Evaluation, error_of, evaluate
 from onebasin.landscape.teacher import Teacher
 from onebasin.landscape.views import as_html, draw, rows
 from onebasin.paths import FactorPath
 from onebasin.paths.points import Point, grid, middle, point, vertices
-from onebasin.tasks import Task
+from onebasin.tasks import AnyTask
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,9 +59,19 @@ class Surface:
     @property
     def barrier_error(self) -> float:
         """Standard error of the height, from the differences sample by sample."""
-        ends = torch.stack([end.losses for end in self.vertices])
-        shares = torch.tensor(self.points[self.highest], dtype=ends.dtype)
-        return standard_error(self.evaluations[self.highest].losses - shares @ ends)
+        chord = [(-share, end) for share, end in zip(self.points[self.highest], self.vertices, strict=True)]
+        return error_of([(1.0, self.evaluations[self.highest]), *chord])
+
+    @property
+    def parts(self) -> dict[str, Self]:
+        """What was measured on each of several tasks, by name; it itself is their weighted mean."""
+        return {
+            name: replace(
+                self, evaluations=tuple(one.parts[name] for one in self.evaluations),
+                task={**self.task["tasks"][name], "dtype": self.task["dtype"]},
+            )
+            for name in self.evaluations[0].parts
+        }  # fmt: skip
 
     def __repr__(self) -> str:
         losses = ", ".join(f"{end.loss:.4f}" for end in self.vertices)
@@ -98,14 +108,20 @@ class Surface:
             ],
             "centre": self._plain(self.points.index(middle(self.count, *range(self.count)))),
             "barrier": {**self._height(), "shares": list(self.points[self.highest])},
+            **self._tasks(),
         }
+
+    def _tasks(self) -> dict[str, Any]:
+        """Of several tasks what was measured on each."""
+        return {"tasks": {name: part.as_dict() for name, part in self.parts.items()}} if self.parts else {}
 
     def _height(self) -> dict[str, float]:
         return {"loss": self.barrier, "standard_error": self.barrier_error}
 
     def _plain(self, i: int) -> dict[str, Any]:
-        kept = ("loss", "standard_error", "metrics", "samples")
-        return {**{name: getattr(self.evaluations[i], name) for name in kept}, "excess": self.excess(i)}
+        figures = self.evaluations[i].plain()
+        figures.pop("tasks", None)  # they have curves of their own
+        return {**figures, "excess": self.excess(i)}
 
 
 class Curve(Surface):
@@ -138,12 +154,13 @@ class Curve(Surface):
             "points": plain,
             "ends": {"a": plain[0], "b": plain[-1]},
             "barrier": {**self._height(), "share": self.barrier_at},
+            **self._tasks(),
         }
 
 
 def measure(
     path: FactorPath,
-    task: Task,
+    task: AnyTask,
     points: int | None = None,
     *,
     shares: Sequence[float | Sequence[float]] | None = None,
@@ -154,7 +171,8 @@ def measure(
 ) -> Surface:
     """Evaluate the points of `grid`, or those given, which must hold the models themselves.
 
-    Without labels the loss at a point is how far it is from what the models say there, each by its share.
+    Without labels the loss at a point is how far it is from what the models say there, each by its share.  Of several
+    tasks what is measured is the weighted mean.
     """
     count, evaluations = len(path.models), []
     chosen = grid(count, points) if shares is None else [point(place, count) for place in shares]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from onebasin.errors import BadTask
-from onebasin.tasks import LANGUAGE, PAIRED, Task
+from onebasin.tasks import LANGUAGE, PAIRED, AnyTask, Mixture, Task, parts_of
 from onebasin.tasks.losses import cast, hits, options_of, per_sample, scores
 
 BATCH = 64
@@ -23,7 +23,8 @@ Target = Callable[[Mapping[str, Tensor]], Tensor]
 class Evaluation:
     """Mean loss (cross entropy: in nats per label), with its standard error over samples (images, texts, windows).
 
-    `metric_errors` are the standard errors of the metrics.
+    `metric_errors` are the standard errors of the metrics.  Of several tasks all of these are means by their `weights`,
+    and `parts` are what was measured on each.
     """
 
     loss: float
@@ -32,11 +33,53 @@ class Evaluation:
     samples: int
     losses: Tensor = field(repr=False, compare=False)  # one per sample (or batch), for paired differences
     metric_errors: dict[str, float] = field(default_factory=dict)
+    parts: Mapping[str, Evaluation] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def plain(self, *more: str) -> dict[str, Any]:
+        """The figures as plain data, with `more` of them; and of several tasks those of each."""
+        kept = ("loss", "standard_error", "metrics", *more, "samples")
+        tasks = {name: {"weight": self.weights[name], **part.plain(*more)} for name, part in self.parts.items()}
+        return {**{name: getattr(self, name) for name in kept}, **({"tasks": tasks} if tasks else {})}
 
 
 def standard_error(values: Tensor) -> float:
     """Of the mean of independent samples."""
     return float(values.std() / math.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def error_of(terms: Sequence[tuple[float, Evaluation]]) -> float:
+    """Standard error of Σ_i c_i L_i, sample by sample, over evaluations on the same samples.
+
+    Samples of different tasks are independent: of Σ_t w_t Σ_i c_i L_it it is the root of Σ_t w_t² error_t².
+    """
+    first = terms[0][1]
+    if not first.parts:
+        return standard_error(sum(factor * one.losses for factor, one in terms))  # type: ignore[arg-type]
+    each = {name: error_of([(factor, one.parts[name]) for factor, one in terms]) for name in first.parts}
+    return math.hypot(*(first.weights[name] * error for name, error in each.items()))
+
+
+def mean_of(parts: Mapping[str, Evaluation], weights: Mapping[str, float]) -> Evaluation:
+    """Σ_t w_t of what was measured on each task t; of metrics those that all tasks have."""
+    shared = [name for name in next(iter(parts.values())).metrics if all(name in x.metrics for x in parts.values())]
+    found = Evaluation(
+        sum(weights[name] * part.loss for name, part in parts.items()),
+        {m: sum(weights[name] * part.metrics[m] for name, part in parts.items()) for m in shared},
+        math.hypot(*(weights[name] * part.standard_error for name, part in parts.items())),
+        sum(part.samples for part in parts.values()),
+        torch.cat([part.losses for part in parts.values()]),
+        {m: math.hypot(*(weights[n] * part.metric_errors.get(m, 0.0) for n, part in parts.items())) for m in shared},
+    )
+    if "perplexity" in shared:  # that of the mean loss
+        found.metrics["perplexity"], found.metric_errors["perplexity"] = perplexity(found.loss, found.standard_error)
+    return replace(found, parts=parts, weights={name: weights[name] for name in parts})
+
+
+def perplexity(loss: float, error: float) -> tuple[float, float]:
+    """exp L, and its standard error."""
+    value = math.exp(min(loss, 700.0))
+    return value, value * error
 
 
 class Tally:
@@ -82,8 +125,7 @@ class Tally:
         means = {name: float(each.sum() / number.sum()) for name, (each, number) in joined.items()}
         errors = {name: standard_error(each / number.clamp_min(1)) for name, (each, number) in joined.items()}
         if self.target is None and self.task.loss is None and self.task.kind in (LANGUAGE, PAIRED):
-            means["perplexity"] = math.exp(min(loss, 700.0))
-            errors["perplexity"] = means["perplexity"] * error
+            means["perplexity"], errors["perplexity"] = perplexity(loss, error)
             if self.task.about.get("tokens") == "bytes":
                 means["bits_per_byte"], errors["bits_per_byte"] = (x / math.log(2) for x in (loss, error))
         return Evaluation(loss, means, error, len(self.task), losses, errors)
@@ -91,10 +133,19 @@ class Tally:
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, task: Task, *, target: Target | None = None, batch_size: int = BATCH,
+    model: nn.Module, task: AnyTask, *, target: Target | None = None, batch_size: int = BATCH,
     device: str | torch.device = "cpu",
 ) -> Evaluation:  # fmt: skip
-    """Run `model`, which is on `device`, over the whole task in its own dtype; `target` as in `Tally`."""
+    """Run `model`, which is on `device`, over the whole task in its own dtype; `target` as in `Tally`.
+
+    Of several tasks only those without labels take the target.
+    """
+    if isinstance(task, Mixture):
+        each = {
+            name: evaluate(model, one, target=None if one.scored else target, batch_size=batch_size, device=device)  # type: ignore[arg-type, union-attr]
+            for name, one, _ in parts_of(task)
+        }
+        return mean_of(each, task.weights)
     tally = Tally(task, target)
     for batch in predictions(model, task, batch_size, device):
         tally.add(*batch)

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.stock import stock_model
 from onebasin.errors import OnebasinError
-from onebasin.landscape.evaluate import BATCH, Evaluation, Tally, evaluate, predictions, standard_error
+from onebasin.landscape.evaluate import BATCH, Evaluation, Tally, error_of, evaluate, mean_of, predictions
 from onebasin.landscape.tables import note_of, plus_minus, table_of
-from onebasin.tasks import Task
+from onebasin.tasks import AnyTask, Mixture, Task
 
 ENSEMBLE = "ensemble"
-Models = Mapping[str, tuple[Checkpoint, Task]]
-"""Models by name, each with the task in the form that it reads."""
+Models = Mapping[str, tuple[Checkpoint, AnyTask]]
+"""Models by name, each with the task, or the same tasks, in the form that it reads."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,12 +41,11 @@ class Scores:
     def difference(self, name: str, other: str) -> tuple[float, float]:
         """How much higher the loss of one row is than that of another, with its standard error, sample by sample."""
         one, two = self.rows[name], self.rows[other]
-        return one.loss - two.loss, standard_error(one.losses - two.losses)
+        return one.loss - two.loss, error_of([(1.0, one), (-1.0, two)])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything that was measured, as plain data."""
-        kept = ("loss", "standard_error", "metrics", "metric_errors", "samples")
-        rows = [{"name": name, **{key: getattr(row, key) for key in kept}} for name, row in self.rows.items()]
+        rows = [{"name": name, **row.plain("metric_errors")} for name, row in self.rows.items()]
         return {"task": dict(self.task), "held": self.held, "rows": rows, "missing": dict(self.missing)}
 
     def __repr__(self) -> str:
@@ -79,6 +78,36 @@ def score(
     batch_size: int = BATCH, device: str | torch.device = "cpu", tick: Callable[[str], None] = lambda step: None,
 ) -> Scores:  # fmt: skip
     """Measure every model, in float32; `members` are run side by side, and their ensemble is one more row."""
+    first = next(task for _, task in models.values())
+    run: dict[str, Any] = {"held": held, "missing": missing, "batch_size": batch_size, "device": device, "tick": tick}
+    if not isinstance(first, Mixture):
+        return _score(models, members, **run)  # type: ignore[arg-type]
+    each = {name: _score(_alone(models, name), members, **run) for name in first.tasks}
+    return _together(each, first)
+
+
+def _alone(models: Models, name: str) -> dict[str, tuple[Checkpoint, Task]]:
+    """The models with one of several tasks."""
+    return {model: (checkpoint, task.tasks[name]) for model, (checkpoint, task) in models.items()}  # type: ignore[union-attr, misc]
+
+
+def _together(each: Mapping[str, Scores], task: Mixture) -> Scores:
+    """The weighted means of what was measured on several tasks, of the models that could be measured on all."""
+    one = next(iter(each.values()))
+    missing = {name: why for scores in each.values() for name, why in scores.missing.items()}
+    rows = {
+        row: mean_of({name: scores.rows[row] for name, scores in each.items()}, task.weights)
+        for row in one.rows if all(row in scores.rows for scores in each.values())
+    }  # fmt: skip
+    about = {"name": task.name, "kind": task.kind, **task.about, "dtype": one.task["dtype"]}
+    return Scores(rows, about, missing, one.held)
+
+
+def _score(
+    models: Mapping[str, tuple[Checkpoint, Task]], members: Sequence[str], *, held: str | None,
+    missing: Mapping[str, str] | None, batch_size: int, device: str | torch.device, tick: Callable[[str], None],
+) -> Scores:  # fmt: skip
+    """Every model on one task."""
     reasons, tallies = dict(missing or {}), {}
     running = [(stock_model(models[name][0], torch.float32).to(device), models[name][1]) for name in members]
     if running:

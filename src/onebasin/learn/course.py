@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from onebasin.options import write_section
 from onebasin.paths.laws import PLACES, centre, of_two
 from onebasin.processes.signals import Signals
 from onebasin.processes.world import heeding_others
-from onebasin.tasks import Task
+from onebasin.tasks import AnyTask, Task, parts_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Point:
 class Run:
     """One optimisation, kept in `folder` if there is one: `train` begins where the state there ends."""
 
-    def __init__(self, steps: Steps, validation: Task, folder: Path | None, about: dict[str, Any]) -> None:
+    def __init__(self, steps: Steps, validation: AnyTask, folder: Path | None, about: dict[str, Any]) -> None:
         self.steps, self.validation, self.folder, self.options = steps, validation, folder, steps.options
         self.facts, self.about = about, {**write_section(self.options), **about}
         self.history: list[Point] = []
@@ -128,7 +129,7 @@ class Run:
             self.steps.aim(heights)
         else:
             midpoint, heights = self._validate(centre(self.models)), []
-        seen = self.steps.done * self.options.batch * self.options.accumulate * self.steps.batches.data.length
+        seen = self.steps.done * self.options.accumulate * self.steps.batches.seen
         now = Point(self.steps.done, seen, train_loss, midpoint, self._seconds(), heights)
         better = all(now.lowered < point.lowered for point in self.history)
         self.history.append(now)
@@ -146,18 +147,26 @@ class Run:
 
     @torch.no_grad()
     def _validate(self, share: Tensor, *, still: bool = False) -> float:
-        """The loss at λ on the whole validation task; with `still`, of the models as they were before learning."""
+        """The loss at λ on all of the validation; with `still`, of the models as they were before learning."""
         objective, device = self.steps.objective, self.steps.device
-        training, total, count = objective.model.training, torch.zeros((), dtype=widest(device), device=device), 0.0
+        training = objective.model.training
         objective.model.eval()
         share = share.to(device, objective.dtype)
         call = objective.at(share, still=still)
-        for inputs, labels in self.validation.batches(max(self.options.batch // self.steps.world.size, 1)):
+        loss = sum(weight * self._mean(task, call, share) for _, task, weight in parts_of(self.validation))  # type: ignore[arg-type]
+        objective.model.train(training)
+        return self.steps.world.agreed(loss, device)
+
+    def _mean(self, task: Task, call: Callable[..., Tensor], share: Tensor) -> float:
+        """The loss that `call` finds on one task; without a truth the end points tell it."""
+        objective, device = self.steps.objective, self.steps.device
+        total, count = torch.zeros((), dtype=widest(device), device=device), 0.0
+        for inputs, marks in task.batches(max(self.options.batch // self.steps.world.size, 1)):
+            labels = marks if task.labelled else None
             weight = objective.counted(inputs, labels).item()
             total += call(inputs, objective.target(inputs, labels, share)).to(total.dtype) * weight
             count += weight
-        objective.model.train(training)
-        return self.steps.world.agreed(float(total) / count, device)
+        return float(total) / count
 
     def _save(self) -> None:
         if self.folder is None:

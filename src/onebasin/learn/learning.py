@@ -30,8 +30,8 @@ from onebasin.paths.laws import law_for
 from onebasin.processes.devices import own_device, quick_products
 from onebasin.processes.world import World, processes
 from onebasin.spec import ModelSpec
-from onebasin.tasks import Task, Training, training
-from onebasin.tasks.batches import Batches
+from onebasin.tasks import AnyTask, Mixture, Training, training
+from onebasin.tasks.batches import Batches, MixedBatches
 
 BASE = "base"  # the folder of the alignments that a kept run began with, one for each model but the first
 
@@ -39,7 +39,7 @@ BASE = "base"  # the folder of the alignments that a kept run began with, one fo
 def learn(
     start: Aligned,
     task: Training,
-    validation: Task | int = 1000,
+    validation: AnyTask | int = 1000,
     options: LearnedMatching | None = None,
     variation: Variation = OURS,
     *,
@@ -91,7 +91,9 @@ def _steps(
         moved, options, data.kind, variation, dtype=wide, forward_dtype=torch.bfloat16 if half else None,
         tokens=options.batch // world.size * data.length, loss=data.loss, device=device, world=world,
     )  # fmt: skip
-    batches = Batches(data, options.batch, options.seed, augment=options.augment, world=world)
+    batches: Batches | MixedBatches = (MixedBatches if isinstance(data, Mixture) else Batches)(
+        data, options.batch, options.seed, augment=options.augment, world=world
+    )
     return Steps(objective, batches, options, world, variation)
 
 

@@ -30,10 +30,11 @@ from onebasin.moving.making import Makings
 from onebasin.moving.running import Running, Whole
 from onebasin.moving.stacks import free_gains
 from onebasin.processes.world import World
-from onebasin.tasks import IGNORED, LANGUAGE, Measure
+from onebasin.tasks import IGNORED, LANGUAGE, MASKED, TAGGING, Measure
 from onebasin.tasks.losses import options_of
 
 Inputs = Mapping[str, Tensor]
+BY_TOKEN = (LANGUAGE, MASKED, TAGGING)  # heads that say something at every token
 Target = Tensor | Taught
 
 
@@ -86,11 +87,6 @@ class Objective(nn.Module):
     def model(self) -> nn.Module:
         return self.running.model
 
-    @property
-    def by_label(self) -> bool:
-        """Whether the loss of a batch is the mean over its labels, and not over its samples."""
-        return not self.taught and self.running.loss is None
-
     def learned(self) -> list[nn.Parameter]:
         return list(self.sides.parameters())
 
@@ -99,19 +95,20 @@ class Objective(nn.Module):
         for side in self.sides:
             getattr(side, name)()
 
-    def counted(self, inputs: Inputs, labels: Tensor) -> Tensor:
+    def counted(self, inputs: Inputs, labels: Tensor | None) -> Tensor:
         """How much the loss of a batch counts: as many labels as it has, or samples; of padded ones only a part."""
-        mask = inputs.get("attention_mask")
-        if self.by_label:
+        taught, mask = self.taught or labels is None, inputs.get("attention_mask")
+        if labels is not None and not taught and self.running.loss is None:
             return (labels != IGNORED).sum()
-        if self.taught and mask is not None and mask.shape == labels.shape:
+        if taught and mask is not None and self.kind in BY_TOKEN:
             return mask.sum() / mask.shape[1]
-        return torch.tensor(len(labels), device=labels.device)
+        first = next(iter(inputs.values()))
+        return torch.tensor(len(first), device=first.device)
 
     @torch.no_grad()
-    def target(self, inputs: Inputs, labels: Tensor, share: Tensor) -> Target:
-        """What the model at λ should say: the labels, or what the end points say."""
-        if not self.taught:
+    def target(self, inputs: Inputs, labels: Tensor | None, share: Tensor) -> Target:
+        """What the model at λ should say: the labels, or what the end points say, by option or where there are none."""
+        if labels is not None and not self.taught:
             return labels
         still = (STILL,) * self.models
         corners = torch.eye(self.models, dtype=self.dtype, device=share.device)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +75,16 @@ def optimizer(learned: list[nn.Parameter], options: LearnedMatching) -> torch.op
     return torch.optim.AdamW(learned, lr=options.lr, weight_decay=options.weight_decay, fused=learned[0].is_cuda)
 
 
-def rate(step: int, options: LearnedMatching) -> float:
+class Scheduled(Protocol):
+    """A run of so many steps, a share of which warms up."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def warmup(self) -> float: ...
+
+
+def rate(step: int, options: Scheduled) -> float:
     """The learning rate of a step as a share of `lr`: linear warm-up, then a half cosine to zero."""
     warm = round(options.warmup * options.steps)
     if step < warm:

@@ -31,7 +31,7 @@ class LearnedMatching(Options):
     The loss:
         loss: "task", the task's own, or the cross entropy with its labels; "agreement", with what the end points
             themselves say, (1−λ) p_A + λ p_B or Σ λ_m p_m, which needs no labels; "auto" is the first where there are
-            labels.
+            labels.  Of several tasks those with labels take the first, the others the second.
         path: "factor" (stock models) or "circuit" (first paper).
         law: where λ, the share of B, is drawn: "middle" uniform on [0.4, 0.6]; "highest" mostly where the last
             validation found the path highest, for the lowest barrier; "dirichlet" Dirichlet(`alpha`·1), the one for
@@ -88,7 +88,10 @@ class LearnedMatching(Options):
         return self.checkpointing or sum(map(prod, spec.keys.values())) > LARGE
 
     def for_task(self, task: Training) -> Self:
-        """The options with a loss that the task has."""
-        if self.loss != "auto":
+        """The options with a loss that the task has; of tasks of both kinds each takes its own."""
+        from onebasin.tasks import parts_of
+
+        kinds = {one.labelled for _, one, _ in parts_of(task)}
+        if self.loss != "auto" or len(kinds) > 1:
             return self
-        return replace(self, loss="task" if task.labelled else "agreement")
+        return replace(self, loss="task" if True in kinds else "agreement")

@@ -14,7 +14,7 @@ from onebasin.learn.options import LearnedMatching
 from onebasin.learn.variation import OURS, Variation
 from onebasin.paths.laws import draw_shares, of_two, where_highest
 from onebasin.processes.world import World
-from onebasin.tasks.batches import Batches
+from onebasin.tasks.batches import Batches, MixedBatches
 
 Tensors = dict[str, Tensor]
 
@@ -23,7 +23,7 @@ class Steps:
     """An optimiser on latents: `done` steps so far; `total` is the loss of the last `counted` batches."""
 
     def __init__(
-        self, objective: Objective, batches: Batches, options: LearnedMatching, world: World,
+        self, objective: Objective, batches: Batches | MixedBatches, options: LearnedMatching, world: World,
         variation: Variation = OURS,
     ) -> None:  # fmt: skip
         self.objective, self.batches, self.options, self.world = objective, batches, options, world
@@ -47,10 +47,9 @@ class Steps:
         self.optimizer.zero_grad()
         for k in range(options.accumulate):
             n = self.done * options.accumulate + k
-            inputs, labels = self.batches(n, self.device)
-            target = self.objective.target(inputs, labels, self.shares[n])
-            part = None if self.world.size == 1 else self.world.part(self.objective.counted(inputs, labels))
-            self.total += self.loss(inputs, target, self.shares[n].clone(), part)
+            for inputs, labels, weight in self.batches.parts(n, self.device):
+                target = self.objective.target(inputs, labels, self.shares[n])
+                self.total += self.loss(inputs, target, self.shares[n].clone(), self._part(inputs, labels, weight))
         self.world.average([p.grad for p in self.learned if p.grad is not None], options.accumulate)
         if options.clip:
             nn.utils.clip_grad_norm_(self.learned, options.clip)
@@ -59,6 +58,12 @@ class Steps:
         if options.recentre_every and self.done % options.recentre_every == 0:
             self.objective.each_side("recentre")
         self.counted += options.accumulate
+
+    def _part(self, inputs: Tensors, labels: Tensor | None, weight: float) -> Tensor | None:
+        """How much the mean loss of some samples counts; None where it is all there is."""
+        if self.world.size > 1:
+            return weight * self.world.part(self.objective.counted(inputs, labels))
+        return None if weight == 1 else torch.tensor(weight, device=self.device)
 
     def aim(self, heights: Sequence[float]) -> None:
         """Take the loss where the path is highest (the law "highest")."""
@@ -115,7 +120,8 @@ def widest(device: torch.device) -> torch.dtype:
 def backward_pass(objective: Objective, options: LearnedMatching, device: torch.device) -> Callable[..., Tensor]:
     """A function of (inputs, target, λ, part) that adds to the gradients and returns the loss; compiled if asked for.
 
-    `part` is how much this process counts beside the others; None for one alone.  Blocks compile what makes them.
+    `part` is how much these samples count, by their task and beside those of other processes; None for all there is.
+    Blocks compile what makes them.
     """
     forward: Callable[..., Tensor] = objective
     if options.compiles(device.type):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onebasin.ensemble.ensemble import Ensemble
     from onebasin.match.probes import Batch
     from onebasin.match.weights import Matched
-    from onebasin.tasks import Task
+    from onebasin.tasks import AnyTask
 
 PROBES = 500  # inputs that activations are looked at on, at most
 
@@ -30,12 +30,12 @@ class Activation(ActivationMatching, Method):
     summary: ClassVar[str] = "compares what flows through the models on inputs of --task, without labels; seconds"
     needs: ClassVar[Literal["nothing", "inputs"]] = "inputs"
 
-    def to_measure_on(self, data: Task) -> tuple[Task, str]:
+    def to_measure_on(self, data: AnyTask) -> tuple[AnyTask, str]:
         if len(data) > PROBES:
             return data.after(PROBES), UNSEEN
         return data, "the method has seen them, without their labels"
 
-    def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
+    def run(self, ensemble: Ensemble, data: AnyTask | None, job: Job) -> Aligned:
         """Match every model with the first, or with the mean of all."""
         import torch
 

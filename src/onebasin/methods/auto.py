@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onebasin.ensemble.aligned import Aligned
     from onebasin.ensemble.ensemble import Ensemble
     from onebasin.spec import ModelSpec
-    from onebasin.tasks import Task, Training
+    from onebasin.tasks import AnyTask, Task, Training
 
 HELD = 0.2  # the share of the inputs that is held back
 QUICK: dict[str, Any] = {  # near the centre
@@ -67,7 +67,7 @@ class Auto(Method):
     def gathers(self, gathering: Gathering) -> bool:
         return gathering.folder is None
 
-    def resolve(self, data: Task | None) -> Self:
+    def resolve(self, data: AnyTask | None) -> Self:
         learned = self.learned
         if data is None and learned.loss == "task":
             step = "give a --task, or leave the loss out"
@@ -80,10 +80,13 @@ class Auto(Method):
     def why_canonical(self, spec: ModelSpec) -> str | None:
         return self.learned.why_canonical(spec)
 
-    def to_measure_on(self, data: Task) -> tuple[Task, str]:
-        return _split(data)[1], CHOSE
+    def to_measure_on(self, data: AnyTask) -> tuple[AnyTask, str]:
+        return self.split(data)[1], CHOSE
 
-    def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
+    def split(self, data: AnyTask) -> tuple[Training, AnyTask]:
+        return _split(data)
+
+    def run(self, ensemble: Ensemble, data: AnyTask | None, job: Job) -> Aligned:
         """Match both ways, learn from the better, keep the best."""
         from onebasin.landscape.contest import Contest
         from onebasin.match.many import as_they_are
@@ -107,7 +110,7 @@ class Auto(Method):
         return contest.result(seen)
 
 
-def _split(inputs: Task) -> tuple[Training, Task]:
+def _split(inputs: AnyTask) -> tuple[Training, AnyTask]:
     """(what to learn from, what is held back)."""
     from onebasin.tasks import training
 

@@ -11,7 +11,7 @@ from onebasin.events import Callback, Callbacks, Step
 from onebasin.learn.options import LearnedMatching
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
-from onebasin.methods.method import CHOSE, Job, Method, Tick
+from onebasin.methods.method import CHOSE, Job, Method, Tick, held_back
 from onebasin.papers.options import PaperLearning
 
 if TYPE_CHECKING:
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from onebasin.ensemble.ensemble import Ensemble
     from onebasin.ensemble.memory import Work
     from onebasin.spec import ModelSpec
-    from onebasin.tasks import Task, Training
+    from onebasin.tasks import AnyTask, Training
 
-HELD, LABELS = 1000, 50_000  # samples that learning holds back, and labels of them, at most
 SQUARES = 2**30  # latents of permutations, at most
 LATENT = 16  # bytes of a latent: itself, its gradient and two moments of the optimiser
 SOFT = {"learn": ["residual", "qk", "ov", "heads", "units"], "paper": {"permutations": "soft"}}
@@ -62,7 +61,7 @@ class Learned(LearnedMatching, Method):
     def gathers(self, gathering: Gathering) -> bool:
         return self.start is not None
 
-    def resolve(self, data: Task | None) -> Self:
+    def resolve(self, data: AnyTask | None) -> Self:
         from onebasin.landscape.teacher import check_labelled
 
         if data is None:
@@ -88,13 +87,10 @@ class Learned(LearnedMatching, Method):
 
         return why_canonical(spec, self)
 
-    def to_measure_on(self, data: Task) -> tuple[Task, str]:
-        from onebasin.tasks import training
+    def to_measure_on(self, data: AnyTask) -> tuple[AnyTask, str]:
+        return self.split(data)[1], CHOSE
 
-        whole = training(data)
-        return whole.split(held_back(whole))[1], CHOSE
-
-    def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
+    def run(self, ensemble: Ensemble, data: AnyTask | None, job: Job) -> Aligned:
         """Match by the start, then learn."""
         from onebasin.match.many import as_they_are
         from onebasin.tasks import training
@@ -103,7 +99,7 @@ class Learned(LearnedMatching, Method):
         start = as_they_are(ensemble) if self.start is None else self.start.run(ensemble, data, job)
         return self.refine(start, data, held_back(training(data)), job)
 
-    def refine(self, start: Aligned, data: Training, held: Task | int, job: Job) -> Aligned:
+    def refine(self, start: Aligned, data: Training, held: AnyTask | int, job: Job) -> Aligned:
         """Learn from `start` on; `held` is what validates, or how many samples of the data to hold back for it."""
         from onebasin.learn.learning import learn
         from onebasin.papers.strategies import variation_of
@@ -135,8 +131,3 @@ def check_squares(options: LearnedMatching, spec: ModelSpec, models: int) -> Non
             found=f"{numbers * LATENT / 1e9:.0f} GB, for layers of up to {max(sizes):,} units",
             next_step="leave units out of `learn`, or keep permutations frozen",
         )
-
-
-def held_back(data: Training) -> int:
-    """How many samples validate a run: a tenth of them, and no more than tell; a window of text has many labels."""
-    return max(1, min(HELD, len(data) // 10, LABELS // data.length))

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from onebasin.ensemble.ensemble import Ensemble
     from onebasin.ensemble.memory import Work
     from onebasin.spec import ModelSpec
-    from onebasin.tasks import Task
+    from onebasin.tasks import AnyTask, Training
 
 BATCH = 64
+HELD, LABELS = 1000, 50_000  # samples that learning holds back, and labels of them, at most
 UNSEEN = "held back: the method has not seen them"
 CHOSE = "held back: nothing was learned from them, but they chose which maps are kept"
 
@@ -63,6 +64,11 @@ class Job:
         return for_float64(self.device)
 
 
+def held_back(data: Training) -> int:
+    """How many samples validate a run: a tenth of them, and no more than tell; a window of text has many labels."""
+    return max(1, min(HELD, len(data) // 10, LABELS // data.length))
+
+
 class Method(Options):
     """The base of all methods.  A method is a frozen dataclass; its fields are its options, the keys of its section.
 
@@ -90,7 +96,7 @@ class Method(Options):
         """Whether the method has a use for how models come together."""
         return True
 
-    def resolve(self, data: Task | None) -> Self:
+    def resolve(self, data: AnyTask | None) -> Self:
         """The options as they will be: what depends on the data is decided, so that a recipe records what ran."""
         return self
 
@@ -105,10 +111,17 @@ class Method(Options):
         """Why the first model cannot stay as it is, if that is known before; `spec` is in canonical form."""
         return None
 
-    def to_measure_on(self, data: Task) -> tuple[Task, str]:
+    def to_measure_on(self, data: AnyTask) -> tuple[AnyTask, str]:
         """Samples of the data to measure the result on, and what the method knew of them: nothing, where it can be."""
         return data, UNSEEN if self.needs == "nothing" and not self.learns else "the method has seen them"
 
+    def split(self, data: AnyTask) -> tuple[Training, AnyTask]:
+        """(what may be learned from, what is held back from learning)."""
+        from onebasin.tasks import training
+
+        whole = training(data)
+        return whole.split(held_back(whole))
+
     @abstractmethod
-    def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
+    def run(self, ensemble: Ensemble, data: AnyTask | None, job: Job) -> Aligned:
         """Bring all models into one basis."""

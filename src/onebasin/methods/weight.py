@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onebasin.ensemble.aligned import Aligned
     from onebasin.ensemble.ensemble import Ensemble
     from onebasin.match.weights import Matched
-    from onebasin.tasks import Task
+    from onebasin.tasks import AnyTask
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Weight(WeightMatching, Method):
 
     paper: PaperMatching = field(default_factory=PaperMatching)
 
-    def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
+    def run(self, ensemble: Ensemble, data: AnyTask | None, job: Job) -> Aligned:
         """Match every model with the first, or with the mean of all."""
         from onebasin.match.many import match_ensemble
         from onebasin.match.pages import Pages

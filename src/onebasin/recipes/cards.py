@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from onebasin.ensemble.words import name_of
-from onebasin.recipes.measuring import MERGED
+from onebasin.recipes.merging import HEALED, MERGED
 from onebasin.recipes.plan import Plan
 from onebasin.recipes.recipe import Align
 from onebasin.report.card import (
     describe_aligned,
     describe_merged,
+    describe_merging,
     describe_notes,
     describe_quality,
     eval_results,
@@ -38,7 +39,7 @@ def card_of(plan: Plan, report: Mapping[str, Any], written: Path, part: str) -> 
         text = "\n\n".join([describe_aligned(names, method), *describe_notes(plan.notes), said])
         return model_card("Aligned model", names, text, code, metadata)
     scores = report["scores"]
-    parts = [describe_merged(names, recipe.lambdas, method), describe_quality(scores, report["verdict"]),
-             *describe_notes(plan.notes), said]  # fmt: skip
-    found = [] if scores is None else eval_results(scores, MERGED, pipeline)
+    parts = [describe_merged(names, recipe.lambdas, method), *describe_merging(report)]
+    parts += [describe_quality(scores, report["verdict"]), *describe_notes(plan.notes), said]
+    found = [] if scores is None else eval_results(scores, HEALED if recipe.heals else MERGED, pipeline)
     return model_card("Merged model", names, "\n\n".join(parts), code, metadata, found)

@@ -15,12 +15,12 @@ from onebasin.landscape import Scores, score
 from onebasin.methods.method import Tick
 from onebasin.recipes import recipe
 from onebasin.spec import Tokens
-from onebasin.tasks import Task
+from onebasin.tasks import AnyTask, Task, parts_of
 from onebasin.tasks.task import class_count
 
 
 def compare(
-    sources: Sequence[Source], data: recipe.Task, read: Callable[..., Task], *, ensemble: bool, device: torch.device,
+    sources: Sequence[Source], data: recipe.Task, read: Callable[..., AnyTask], *, ensemble: bool, device: torch.device,
     tick: Tick,
 ) -> Scores:  # fmt: skip
     """Check that the task fits every model, and measure them all; `read` makes the task of what `data` calls it."""
@@ -32,13 +32,14 @@ def compare(
     found = {}
     for name, model in zip(_names(sources, models), models, strict=True):
         tick(f"reading {name}")
-        task = read(data.data, model, samples=data.samples, length=data.length)
-        if not task.labelled:
-            step = "give a task with labels, or text that people wrote"
-            raise BadTask("The task has nothing to measure against", expected="labels", found=task.name, next_step=step)
+        task = read(data.data, model, samples=data.samples, length=data.length, weights=data.weights)
+        for part, one, _ in parts_of(task):
+            if not one.labelled:
+                step = "give a task with labels, or text that people wrote"
+                raise BadTask("The task has nothing to measure against", expected="labels", found=part, next_step=step)
         found[name] = model, task
-    if ensemble:
-        check_outputs(found)
+    for part, _, _ in parts_of(task) if ensemble else ():
+        check_outputs({name: (model, _part(one, part)) for name, (model, one) in found.items()})
     for model in models:
         model.check_values(lambda done, total: tick("checking that every number is finite", done, total))
     return score(found, list(found) if ensemble else (), batch_size=data.batch_size, device=device, tick=tick)
@@ -51,6 +52,11 @@ def _names(sources: Sequence[Source], models: Sequence[Checkpoint]) -> list[str]
     ]
     names = [name_of(path) for path in paths]
     return names if len(set(names)) == len(names) else [f"{letter(i)} ({name})" for i, name in enumerate(names)]
+
+
+def _part(task: AnyTask, name: str) -> Task:
+    """One of several tasks, or the only one."""
+    return task if isinstance(task, Task) else task.tasks[name]  # type: ignore[return-value]
 
 
 def check_outputs(models: Mapping[str, tuple[Checkpoint, Task]]) -> None:

@@ -21,7 +21,6 @@ from onebasin.paths.points import POINTS, SIDE
 from onebasin.processes.devices import Device, pick_device
 from onebasin.recipes.moved import refuse_old_keys
 from onebasin.recipes.recipe import VERBS, Aligning, Barrier, Merge, Recipe
-from onebasin.tasks import on_files
 
 FORMAT = 2
 
@@ -153,7 +152,7 @@ def _take(document: dict[str, Any], key: str, choices: tuple[Any, ...]) -> Any:
 def _placed(recipe: Recipe, model: Callable[[str], str], file: Callable[[str], str]) -> Recipe:
     """The recipe with other names for its models, its file of data, its universe and its output."""
     models = tuple(replace(m, path=model(m.path)) for m in recipe.models)
-    task = recipe.task and replace(recipe.task, data=on_files(recipe.task.data, file))
+    task = recipe.task and recipe.task.placed(file)
     out = recipe.write.out
     write = replace(recipe.write, out=None if out is None else file(str(as_output(out))))
     placed = replace(recipe, models=models, task=task, write=write)  # type: ignore[arg-type]

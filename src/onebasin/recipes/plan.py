@@ -20,10 +20,12 @@ from onebasin.errors import BadOutput, BadRecipe
 from onebasin.labels.pairs import in_one_labelling
 from onebasin.methods.method import Method, Tick, silent
 from onebasin.methods.registry import default_method, read_method
+from onebasin.options import write_section
 from onebasin.paths import FactorPath, path_between
 from onebasin.processes.devices import for_float64, pick_device
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
-from onebasin.tasks import Task, load_task, on_files
+from onebasin.recipes.samples import Samples, samples_of
+from onebasin.tasks import AnyTask, as_task
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,12 @@ class Plan:
     `recipe` has a method with all its options decided, and `because` says why where none was named.  `ensemble` holds
     the models in canonical form; measuring takes them as they are.  `memory` is about how many bytes it takes,
     `overwrite` whether an earlier output may be replaced, `notes` what differs between the models and is dealt with.
+    `samples` are those that a merge trains and measures on.
     """
 
     recipe: Recipe
     models: tuple[Checkpoint, ...]
-    data: Task | None
+    data: AnyTask | None
     device: torch.device
     ensemble: Ensemble | None = None
     gauge: str | None = None
@@ -46,6 +49,7 @@ class Plan:
     because: str | None = None
     overwrite: bool = False
     notes: tuple[str, ...] = ()
+    samples: Samples = field(default_factory=Samples)
 
     @property
     def alignment(self) -> tuple[Align | Merge, Method]:
@@ -74,13 +78,23 @@ class Plan:
         }
         if isinstance(recipe, Barrier):
             return {**facts, "path": recipe.path, "points": recipe.points}
+        heal = recipe.heal if isinstance(recipe, Merge) and recipe.heals else None
         return {**facts, "method": self.alignment[1].name, "because": self.because, "gauge": self.gauge,
+                **({} if heal is None else {"heal": {**write_section(heal), "trainings": self.trainings}}),
                 "writes": dict(self.writes), "memory": self.memory}  # fmt: skip
+
+    @property
+    def trainings(self) -> int:
+        """How many models healing trains: the average, and to compare all models and their plain average."""
+        recipe = self.recipe
+        if not isinstance(recipe, Merge) or recipe.heal is None or not recipe.heals:
+            return 0
+        return 2 + len(self.models) if recipe.heal.compare else 1
 
 
 def prepare(
     recipe: Recipe, tick: Tick = silent, *, opened: Sequence[Checkpoint] | None = None, overwrite: bool = False,
-    read: Callable[..., Task] = load_task,
+    read: Callable[..., AnyTask] = as_task,
 ) -> Plan:  # fmt: skip
     """Check all inputs of a run, the output folder included.  Writes nothing.
 
@@ -96,7 +110,7 @@ def prepare(
     models = in_one_labelling(models)
     spare_inputs(recipe, models)
     task = recipe.task
-    data = read(task.data, *models, samples=task.samples, length=task.length) if task else None
+    data = read(task.data, *models, samples=task.samples, length=task.length, weights=task.weights) if task else None
     for model in models:
         with model.store.resting(device):
             model.check_values(lambda done, total: tick("checking that every number is finite", done, total))
@@ -107,7 +121,7 @@ def prepare(
 
 
 def _plan_alignment(
-    recipe: Align | Merge, ensemble: Ensemble, data: Task | None, device: torch.device, tick: Tick, overwrite: bool
+    recipe: Align | Merge, ensemble: Ensemble, data: AnyTask | None, device: torch.device, tick: Tick, overwrite: bool
 ) -> Plan:
     models, method, because = ensemble.models, recipe.method, None
     if method is None:
@@ -116,6 +130,7 @@ def _plan_alignment(
     method.check(models)
     method = method.resolve(data)
     recipe = replace(recipe, method=method)
+    samples = samples_of(data, recipe, method) if isinstance(recipe, Merge) else Samples()
     if recipe.universe is not None and recipe.universe.folder is not None:
         load_universe(recipe.universe.folder, models)
     tick("what will be written")
@@ -129,7 +144,7 @@ def _plan_alignment(
     memory = memory_of(ensemble.spec, method.work(ensemble.spec), len(ensemble))
     check_memory(memory)
     gauge = describe_gauge(reason)
-    return Plan(recipe, models, data, device, ensemble, gauge, writes, memory, because, overwrite)
+    return Plan(recipe, models, data, device, ensemble, gauge, writes, memory, because, overwrite, samples)
 
 
 def parts_of(recipe: Align | Merge, models: Sequence[Checkpoint], reason: str | None) -> dict[str, Checkpoint]:
@@ -152,7 +167,7 @@ def spare_inputs(recipe: Recipe, models: Sequence[Checkpoint]) -> None:
     if isinstance(recipe, Align | Merge) and recipe.universe is not None and recipe.universe.folder is not None:
         read.append(Path(recipe.universe.folder))
     if recipe.task is not None:
-        on_files(recipe.task.data, lambda name: read.append(Path(name)) or name)  # type: ignore[func-returns-value]
+        recipe.task.placed(lambda name: read.append(Path(name)) or name)  # type: ignore[func-returns-value]
     for path in read if recipe.write.out is not None else ():
         if path.resolve().is_relative_to(Path(str(recipe.write.out)).resolve()):
             step = "give another output folder"

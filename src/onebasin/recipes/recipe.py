@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 from onebasin.errors import BadRecipe
+from onebasin.healing.options import Healing
 from onebasin.match.options import Gathering
 from onebasin.match.room import Memory
 from onebasin.methods.method import BATCH, Method
-from onebasin.options import Count, Options, Share, Size, Within
+from onebasin.options import Count, Options, Positive, Share, Size, Within
 from onebasin.processes.devices import Device
+from onebasin.tasks import on_files
 
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
+NAME = re.compile(r"[\w.-]+")  # of one of several tasks
 
 
 @dataclass(frozen=True)
@@ -25,12 +30,32 @@ class Model(Options):
 
 @dataclass(frozen=True)
 class Task(Options):
-    """Data as `load_task` names them; as many samples as there are when no number is given."""
+    """Data as `load_task` names them, or several by names of their own; `weights` say how much each of these counts.
 
-    data: str
+    Of each there are as many `samples` as there are when no number is given.
+    """
+
+    data: str | dict[str, str]
+    weights: dict[str, Positive] | None = None
     samples: int | None = None
     length: int | None = None
     batch_size: Count = BATCH
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.data if isinstance(self.data, dict) else {}
+        if isinstance(self.data, dict) and (not names or not all(NAME.fullmatch(name) for name in names)):
+            step = "name every task by letters, digits, dots and dashes"
+            raise BadRecipe("data has the wrong names", expected="NAME: TASK", found=list(names), next_step=step)
+        if odd := sorted(set(self.weights or {}) - set(names)):
+            step = "give weights to several tasks, by their names"
+            raise BadRecipe(f"weights.{odd[0]} is no task", expected=list(names), found=odd[0], next_step=step)
+
+    def placed(self, place: Callable[[str], str]) -> Task:
+        """The same data with other names for their files and folders."""
+        if isinstance(self.data, str):
+            return replace(self, data=on_files(self.data, place))
+        return replace(self, data={name: on_files(one, place) for name, one in self.data.items()})
 
 
 @dataclass(frozen=True)
@@ -110,12 +135,13 @@ class Merge(Aligning):
     """Σ λ_m π_m(θ_m) in the basis of A, measured on the task where there is one.
 
     `shares` has one number for each model, and λ are these divided by their sum; of two models `share`, that of B, says
-    the same.
+    the same, or "best": that of the lowest loss on samples held back.  `heal` trains the average on the task.
     """
 
     verb: ClassVar[str] = "merge"
-    share: Share | None = None
+    share: Share | Literal["best"] | None = None
     shares: tuple[Size, ...] | None = None
+    heal: Healing | None = None
     write: Write = field(default_factory=Write)
 
     def __post_init__(self) -> None:
@@ -128,10 +154,24 @@ class Merge(Aligning):
             step = f"give one for each model, like {','.join('1' * len(self.models))}"
             raise BadRecipe("shares do not fit the models", expected=expected, found=self.shares, next_step=step)
 
+        if self.task is None and (self.share == "best" or self.heals):
+            name = "heal" if self.heals else "share best"
+            step = "give the data: --task, or task.data in the recipe"
+            raise BadRecipe(f"{name} needs a task", expected="data with labels", next_step=step)
+
+    @property
+    def heals(self) -> bool:
+        """Whether the average is trained at all."""
+        return self.heal is not None and self.heal.steps > 0
+
+    @property
+    def learns(self) -> bool:
+        return super().learns or self.heals
+
     @property
     def lambdas(self) -> tuple[float, ...]:
-        """λ: the share of every model in the average."""
-        if self.share is not None:
+        """λ: the share of every model in the average; all alike where the best one is not known yet."""
+        if isinstance(self.share, float):
             return 1 - self.share, self.share
         given = self.shares or (1.0,) * len(self.models)
         return tuple(share / sum(given) for share in given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
@@ -19,6 +19,7 @@ from onebasin.ensemble.words import describe_written, name_of
 from onebasin.errors import OnebasinError
 from onebasin.events import Callback
 from onebasin.landscape import Curve, Surface, measure
+from onebasin.landscape.tables import MEAN
 from onebasin.match.options import Gathering
 from onebasin.methods.method import BATCH, Job, Tick, silent
 from onebasin.paths import path_between
@@ -29,8 +30,9 @@ from onebasin.processes.world import World, processes
 from onebasin.recipes.cards import card_of
 from onebasin.recipes.document import plain
 from onebasin.recipes.measuring import judge
+from onebasin.recipes.merging import Merging, complete
 from onebasin.recipes.notes import keep_warnings
-from onebasin.recipes.plan import Plan, parts_of, prepare
+from onebasin.recipes.plan import Plan, prepare
 from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
 from onebasin.recipes.state import check_dependencies, check_state, kept_state
 from onebasin.report import plot
@@ -40,6 +42,8 @@ from onebasin.report.pictures import ternary
 from onebasin.report.similarity import similarity
 from onebasin.verification.certificate import certificate, check_exact, exactness, versions
 from onebasin.verification.written import check_written, measure_written
+
+ALONE = Merging()  # an alignment without a merge
 
 
 def run(
@@ -65,12 +69,12 @@ def run(
             say(plan.because)
         recipe.memory.keep(plan.device)
         with kept_state(state, plan, first=not world.rank):
-            aligned = align(plan, state, tick, told)
+            plan, aligned, made = complete(plan, align(plan, state, tick, told), world, tick)
             if world.rank:
                 return {}
             with plan.resting():
-                aligned = certify(plan, aligned, notes, tick)
-                return write(plan, aligned, tick)
+                aligned = certify(plan, aligned, notes, tick, made)
+                return write(plan, aligned, tick, made)
 
 
 def _checked(
@@ -100,14 +104,16 @@ def align(plan: Plan, state: Path | None, tick: Tick = silent, told: Callback | 
     return method.run(plan.ensemble, plan.data, job)
 
 
-def certify(plan: Plan, aligned: Aligned, notes: Iterable[str] = (), tick: Tick = silent) -> Aligned:
+def certify(
+    plan: Plan, aligned: Aligned, notes: Iterable[str] = (), tick: Tick = silent, made: Merging = ALONE
+) -> Aligned:
     """The result with its certificate: how the models were aligned, and how exact that is."""
     tick("certificate")
     recipe, method = plan.alignment
     certificates = _certificates(recipe, aligned)
     if method.exact:
         check_exact(certificates)
-    files = _check_files(recipe, aligned)
+    files = _check_files(recipe, made.parts(plan, aligned))
     report = {
         "verb": recipe.verb,
         "models": [name_of(model.path) for model in recipe.models],
@@ -136,32 +142,32 @@ def _certificates(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
     return {**shared, **kept, "aligned": [{"model": x, **own} for x, own in zip(names, each, strict=True)]}
 
 
-def with_files(plan: Plan, aligned: Aligned) -> Aligned:
+def with_files(plan: Plan, aligned: Aligned, made: Merging = ALONE) -> Aligned:
     """A certified result that is written in another dtype than it was certified for: its files are measured again."""
     report = aligned.certificate
     gone = tuple(map(describe_written, report["written"].values()))
     with keep_warnings() as notes:
-        files = _check_files(plan.alignment[0], aligned)
+        files = _check_files(plan.alignment[0], made.parts(plan, aligned))
     kept = [note for note in report["warnings"] if not note.startswith(gone)]
     return replace(aligned, certificate={**report, "written": files, "warnings": [*kept, *notes]})
 
 
-def _check_files(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
+def _check_files(recipe: Align | Merge, parts: Mapping[str, Checkpoint]) -> dict[str, Any]:
     """What rounding does to every folder that will be written, by its name in the output."""
     found = {}
-    for folder, part in parts_of(recipe, aligned.models, aligned.reason).items():
+    for folder, part in parts.items():
         found[folder or "."] = own = measure_written(part, code_of(recipe.write.dtype))
         check_written(own)
     return found
 
 
-def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> dict[str, Any]:
+def write(plan: Plan, aligned: Aligned, tick: Tick = silent, made: Merging = ALONE) -> dict[str, Any]:
     """The output folder: checkpoints, maps, certificate, recipe, model card, report; all of it or nothing.
 
     Returns the certificate; a merged model is measured as it was written, and its scores are part of it.
     """
-    recipe, method = plan.alignment
-    out, parts = Path(str(recipe.write.out)), parts_of(recipe, aligned.models, aligned.reason)
+    recipe, _ = plan.alignment
+    out, parts = Path(str(recipe.write.out)), made.parts(plan, aligned)
     with whole_folder(out, overwrite=plan.overwrite) as partial:
         for folder, part in parts.items():
             part.save(
@@ -171,7 +177,7 @@ def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> dict[str, Any]:
         aligned.save_maps(partial)
         report = dict(aligned.certificate)
         if isinstance(recipe, Merge):
-            report |= judge(plan, recipe, method, Checkpoint.open(partial), tick)
+            report |= judge(plan, recipe, aligned, made, Checkpoint.open(partial), tick)
         (partial / "certificate.json").write_text(json_text(report))
         (partial / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
         (partial / "README.md").write_text(card_of(plan, report, partial, next(iter(parts))), encoding="utf-8")
@@ -203,11 +209,16 @@ def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[
             (folder / "barrier.json").write_text(text, encoding="utf-8")
             (folder / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
             if isinstance(found, Curve):
-                plot({f"{names[0]} to {names[1]}, {found.path} path": found}, folder / "barrier.svg")
+                plot(curves_of(f"{names[0]} to {names[1]}, {found.path} path", found), folder / "barrier.svg")
             elif len(names) == 3:
                 (folder / "barrier.svg").write_text(ternary(report), encoding="utf-8")
             write_report(folder)
     return report
+
+
+def curves_of(name: str, found: Curve) -> dict[str, Curve]:
+    """The curve by its name; of several tasks those of each, and their mean."""
+    return {f"{MEAN}: {name}": found, **found.parts} if found.parts else {name: found}
 
 
 def landscape(plan: Plan, recipe: Barrier, tick: Tick = silent) -> Surface:

@@ -20,7 +20,7 @@ from onebasin.errors import BadOutput
 from onebasin.learn.state import FILE
 from onebasin.methods.registry import write_method
 from onebasin.recipes.plan import Plan
-from onebasin.tasks import Task
+from onebasin.tasks import AnyTask, Mixture, Task, parts_of
 
 MARK, FORMAT = "onebasin-state.json", "onebasin state 1"
 
@@ -90,9 +90,12 @@ def dependencies(plan: Plan) -> dict[str, str]:
     return {**found, "the method": method.name, "universe": repr(recipe.universe)}
 
 
-def _digest_of_data(data: Task) -> str:
+def _digest_of_data(data: AnyTask) -> str:
     known = hashlib.sha256()
-    for name, tensor in (*sorted(data.inputs.items()), ("labels", data.labels)):
-        known.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        known.update(tensor.contiguous().cpu().numpy().data)
+    for task, one, weight in parts_of(data):
+        assert isinstance(one, Task)
+        known.update(f"{task} {weight}".encode() if isinstance(data, Mixture) else b"")
+        for name, tensor in (*sorted(one.inputs.items()), ("labels", one.labels)):
+            known.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            known.update(tensor.contiguous().cpu().numpy().data)
     return known.hexdigest()

@@ -41,6 +41,27 @@ def describe_merged(names: Sequence[str], shares: Sequence[float], method: Metho
     return f"{parts}, aligned and averaged by onebasin.\n\nMethod `{method.name}`: {method.summary}."
 
 
+def describe_merging(report: Mapping[str, Any]) -> list[str]:
+    """How the share was chosen and how the average was trained, from a certificate; nothing where neither was."""
+    said = []
+    if "path" in report:
+        path = report["path"]
+        point = path["points"][path["shares"].index(path["best"])]
+        said.append(
+            f"The share of B is {path['best']:.2g}: of {len(path['shares'])} it has the lowest loss, "
+            f"{point['loss']:.4f}, on {point['samples']:,} samples held back for this choice."
+        )
+    if "healing" in report:
+        steps, batch = (report["healing"]["options"][key] for key in ("steps", "batch"))
+        said.append(
+            f"After merging all weights were trained: {steps:,} steps of {batch} samples of "
+            f"{report['healing']['task']}. What is exact is the alignment before."
+        )
+    if "equal_steps" in report:
+        said.append(f"With the same training for all it is {report['equal_steps']}.")
+    return said
+
+
 def describe_notes(notes: Sequence[str]) -> list[str]:
     """A list of what differed between the models and was dealt with, if anything did."""
     return ["\n".join(["Where the models differ:", "", *(f"- {plain_text(note)}" for note in notes)])] if notes else []
@@ -63,12 +84,14 @@ def eval_results(scores: Mapping[str, Any], name: str, pipeline: str) -> list[Ev
     task, row = scores["task"], next((row for row in scores["rows"] if row["name"] == name), None)
     if row is None:
         return []
-    data = task["name"].partition(":")[2] or task["name"]
-    figures = {"loss": row["loss"], **row["metrics"]}
+    measured = (
+        [(about, row["tasks"][one]) for one, about in task["tasks"].items()] if "tasks" in task else [(task, row)]
+    )
     return [
-        EvalResult(task_type=pipeline, dataset_type=data, dataset_name=task["name"], dataset_split=task.get("split"),
+        EvalResult(task_type=pipeline, dataset_type=about["name"].partition(":")[2] or about["name"],
+                   dataset_name=about["name"], dataset_split=about.get("split"),
                    metric_type=metric, metric_name=metric.replace("_", " "), metric_value=value)
-        for metric, value in figures.items()
+        for about, figures in measured for metric, value in {"loss": figures["loss"], **figures["metrics"]}.items()
     ]  # fmt: skip
 
 

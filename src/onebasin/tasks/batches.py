@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from onebasin.errors import BadTask
 from onebasin.processes.world import World
-from onebasin.tasks import Training, crop_and_flip
+from onebasin.tasks import Training, crop_and_flip, parts_of
+from onebasin.tasks.mixture import One
 
 PIXELS = "pixel_values"
+Part = tuple[dict[str, Tensor], Tensor | None, float]
 
 
 class Batches:
     """Shuffled batches on the device, epoch after epoch; each process of a run takes its share of every batch."""
 
-    def __init__(self, data: Training, size: int, seed: int, *, augment: bool, world: World) -> None:
+    def __init__(self, data: One, size: int, seed: int, *, augment: bool, world: World) -> None:
         self.data, self.size, self.seed, self.augment, self.world = data, size, seed, augment, world
         if size > len(data) or size % world.size:
             raise BadTask(
@@ -41,6 +45,39 @@ class Batches:
             number = _seed(self.seed, n) * self.world.size + self.world.rank
             inputs[PIXELS] = crop_and_flip(inputs[PIXELS], torch.Generator(device).manual_seed(number))
         return inputs, labels
+
+    @property
+    def seen(self) -> int:
+        """Samples in a batch; of texts, tokens."""
+        return self.size * self.data.length
+
+    def parts(self, n: int, device: torch.device) -> Iterator[Part]:
+        """Batch n: inputs; labels, or None where there is no truth to learn from; how much its mean loss counts."""
+        inputs, labels = self(n, device)
+        yield inputs, labels if self.data.labelled else None, 1.0
+
+
+class MixedBatches:
+    """Batches of several tasks: as many samples of each, as far as it has them; mean losses count by the weights."""
+
+    def __init__(self, data: Training, size: int, seed: int, *, augment: bool, world: World) -> None:
+        parts = parts_of(data)
+        sizes = [min(size // len(parts), len(task)) // world.size * world.size for _, task, _ in parts]
+        self.each = [
+            (Batches(task, max(n, world.size), seed, augment=augment, world=world), weight)
+            for n, (_, task, weight) in zip(sizes, parts, strict=True)
+        ]
+
+    @property
+    def seen(self) -> int:
+        """Samples in a batch; of texts, tokens."""
+        return sum(batches.seen for batches, _ in self.each)
+
+    def parts(self, n: int, device: torch.device) -> Iterator[Part]:
+        """Batch n of every task."""
+        for batches, weight in self.each:
+            for inputs, labels, _ in batches.parts(n, device):
+                yield inputs, labels, weight
 
 
 def _seed(seed: int, n: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from onebasin.checkpoint import Checkpoint
@@ -14,6 +15,7 @@ from onebasin.errors import BadTask
 from onebasin.tasks.builtin import builtin
 from onebasin.tasks.hub import ROLES, hub_dataset, rows_task
 from onebasin.tasks.images import image_files
+from onebasin.tasks.mixture import AnyTask, Mixture, mix
 from onebasin.tasks.own import PIXELS, TOKENS, batches_task
 from onebasin.tasks.pairs import pairs_file
 from onebasin.tasks.synthetic import synthetic_task
@@ -36,18 +38,36 @@ OWN = "own"  # what data are called that no name leads to
 def as_task(
     data: Any, *models: Checkpoint, samples: int | None = None, length: int | None = None,
     columns: Mapping[str, str] | None = None, loss: Measure | None = None,
-    metrics: Mapping[str, Measure] | None = None,
-) -> Task:  # fmt: skip
+    metrics: Mapping[str, Measure] | None = None, weights: Mapping[str, float] | None = None,
+) -> AnyTask:  # fmt: skip
     """The task in data of any kind, for the first of the models.  All verbs call this.
 
     `data` is what `load_task` takes, a `Task`, a `datasets.Dataset` (`columns` says which column is the "text", the
     "image" and the "label"), a `DataLoader`, or a list of batches: dicts as transformers has them, or (inputs, labels).
+    Several tasks at once are a mapping of names to any of these; `weights` say how much each counts, 1 if they do not.
     `loss` and `metrics` are functions of (outputs of the model, labels) that give one number for each sample, or their
     mean; a loss takes the place of that which goes with the model's head, and of its metrics.
     """
     _check_functions(loss, metrics or {})
+    if isinstance(data, Mapping) and data and not any(isinstance(x, Tensor) for x in data.values()):
+        own: dict[str, Any] = {"columns": columns, "loss": loss, "metrics": metrics}
+        tasks = {str(name): as_task(one, *models, samples=samples, length=length, **own) for name, one in data.items()}
+        return mix(_each_alone(tasks), weights)
+    if weights:
+        step = "name the tasks: a mapping of names to tasks (--task NAME=TASK)"
+        raise BadTask("Weights are for several tasks", found=", ".join(weights), next_step=step)
+    if isinstance(data, Mixture):
+        return data
     task = _read(data, models, samples, length, columns or {}, own_loss=loss is not None)
     return replace(task, loss=loss or task.loss, metrics={**task.metrics, **(metrics or {})})
+
+
+def _each_alone(tasks: Mapping[str, AnyTask]) -> dict[str, Task]:
+    """The tasks of a mixture, none of which is one."""
+    for name, task in tasks.items():
+        if isinstance(task, Mixture):
+            raise BadTask("A mixture cannot hold another", found=name, next_step="name all tasks in one mapping")
+    return {name: task for name, task in tasks.items() if isinstance(task, Task)}
 
 
 def _read(

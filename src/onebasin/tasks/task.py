@@ -107,8 +107,9 @@ class Task:
         return self._part(order[n:].sort().values), self._part(order[:n].sort().values)
 
     def unlabelled(self) -> Task:
-        """The same inputs, with every label taken away, and the text that windows were taken from."""
-        return replace(self, labels=self.labels.new_full(self.labels.shape, IGNORED), text=None)
+        """The same inputs, with all labels taken away, what is measured by them, and the text of windows."""
+        labels = self.labels.new_full(self.labels.shape, IGNORED)
+        return replace(self, labels=labels, text=None, loss=None, metrics={})
 
     def first(self, n: int) -> Task:
         """The first n samples."""

@@ -53,17 +53,6 @@ class Windows:
         return replace(self, ids=self.ids[:cut]), Task(self.name, self.kind, inputs, labels, about, loss=self.loss)
 
 
-Training = Task | Windows
-
-
-def training(task: Training) -> Training:
-    """What to learn from: the whole text behind a task's windows, or its own samples."""
-    if isinstance(task, Windows) or task.text is None:
-        return task
-    about = {**task.about, "samples": "windows from anywhere"}
-    return Windows(task.name, task.text, int(task.labels.shape[1]), about, loss=task.loss)
-
-
 def crop_and_flip(pixels: Tensor, generator: Generator) -> Tensor:
     """Images (n, c, h, w), each shifted by up to an eighth (edges mirrored) and half of them flipped."""
     n, _, h, w = pixels.shape

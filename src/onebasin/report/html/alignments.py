@@ -30,6 +30,8 @@ def of_alignment(report: Data) -> Iterator[Section]:
     models = aligned_models(report)
     if "learning" in report and len(report["learning"]["history"]) > 1:
         yield "learning", "Learning", learning(report["learning"])
+    if "healing" in report:
+        yield "healing", "Training after merging", healing(report["healing"])
     if any(model.get("layers") for model in models):
         yield "layers", "Similarity by layer", join(each(models, layers), tag("p", LAYERS, class_="note"))
     if any(model["heads"] for model in models):
@@ -59,6 +61,17 @@ def learning(course: Data) -> Markup:
         legend(list(series)),
         tag("p", f"The maps of step {course['best_step']:,} are kept, the best on samples held back.", class_="note"),
     )
+
+
+def healing(course: Data) -> Markup:
+    """The training loss of every model that was trained."""
+    steps, every = course["options"]["steps"], course["every"]
+    series = {
+        name: [(min(every * (i + 1), steps), loss) for i, loss in enumerate(losses)]
+        for name, losses in course["losses"].items()
+    }
+    loss = chart("Training loss", line_chart(series, "step", "loss"))
+    return join(tag("div", loss, class_="charts"), legend(list(series)))
 
 
 def layers(model: Data) -> Markup:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from onebasin.checkpoint.folder import read_json_object
+from onebasin.ensemble.words import join_words
+from onebasin.landscape.tables import MEAN
 
 Data = Mapping[str, Any]
 
@@ -46,11 +48,20 @@ def read_facts(folder: Path) -> Facts:
         shared = {"recipe": text, "versions": curve["versions"], "warnings": curve["warnings"]}
         if "vertices" in curve:
             return Facts("barrier", curve["models"], surface=curve, **shared)
-        name = f"{curve['a']} to {curve['b']}, {curve['path']} path"
-        return Facts("barrier", [curve["a"], curve["b"]], {name: curve}, **shared)
+        return Facts("barrier", [curve["a"], curve["b"]], by_task(curve), **shared)
     done = read_json_object(folder / "certificate.json")
     shared = {"recipe": text, "versions": done["versions"], "warnings": done["warnings"]}
-    return Facts(done["verb"], done["models"], certificate=done, scores=done.get("scores"), **shared)
+    curves = by_task(done["path"]) if "path" in done else {}
+    return Facts(done["verb"], done["models"], curves, certificate=done, scores=done.get("scores"), **shared)
+
+
+def by_task(curve: Data) -> dict[str, Data]:
+    """A curve by its name; of several tasks the mean by that name, and those of each."""
+    name, ends = f"{curve['a']} to {curve['b']}, {curve['path']} path", {key: curve[key] for key in ("a", "b")}
+    if "tasks" not in curve:
+        return {name: curve}
+    each = {task: {**ends, **part, "on": task} for task, part in curve["tasks"].items()}
+    return {f"{MEAN}: {name}": {**curve, "on": f"the {MEAN} of {join_words(list(each))}"}, **each}
 
 
 def aligned_models(report: Data) -> list[Data]:

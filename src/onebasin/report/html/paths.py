@@ -60,7 +60,8 @@ def curves(found: Mapping[str, Data]) -> Markup:
     other = line_chart(metrics, about, f"{name}{unit}", chords=True, marks=SHARES)
     task, samples = first["task"], first["ends"]["a"]["samples"]
     split = f", split {task['split']}" if "split" in task else ""
-    note = f"{task['name']}{split}, {samples:,} samples, {len(first['shares'])} points, {first['path']} path."
+    chosen = f" The lowest mean loss is at λ = {first['best']:.2g}: it was chosen." if "best" in first else ""
+    note = f"{task['name']}{split}, {samples:,} samples, {len(first['shares'])} points, {first['path']} path.{chosen}"
     return join(
         tag("div", chart("Loss", loss), close, chart(name.capitalize(), other), class_="charts"),
         legend([f"{name}: {name_barrier(curve['barrier'])}" for name, curve in found.items()]),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from onebasin.ensemble.words import describe_written, join_words
 from onebasin.landscape.evaluate import METRICS
 from onebasin.landscape.tables import plus_minus
+from onebasin.report.card import describe_merging
 from onebasin.report.html.facts import Data, Facts, aligned_models
 from onebasin.verification.verify import PROMISE, keeps_promise
 
@@ -38,7 +39,7 @@ def summary(facts: Facts) -> list[str]:
     """What a reader should know first."""
     if facts.demo is not None:
         return _of_demo(facts.demo)
-    said = [_of_curve(curve) for curve in facts.curves.values()]
+    said = [_of_curve(curve) for curve in facts.curves.values()] if facts.certificate is None else []
     if facts.certificate is not None:
         said += _of_alignment(facts.verb, facts.names, facts.certificate)
     if facts.surface is not None:
@@ -79,14 +80,16 @@ def _of_curve(curve: Data) -> str:
     else:
         verdict = "The models lie in different basins as they are; `onebasin align` looks for a common one."
     where = f", at λ = {barrier['share']:.2g}" if barrier["loss"] > 0 else ""
-    return f"On the way from {curve['a']} to {curve['b']} {way}{where}. The end points reach {ends}. {verdict}"
+    task = f", on {curve['on']}," if "on" in curve else ""
+    return f"On the way from {curve['a']} to {curve['b']}{task} {way}{where}. The end points reach {ends}. {verdict}"
 
 
 def _of_alignment(verb: str, names: Sequence[str], report: Data) -> list[str]:
     how = f"by the method {report['method']}"
     if verb == "merge":
         shares = [f"{share:.3g} of {name}" for name, share in zip(names, report["shares"], strict=True)]
-        said = [f"{join_words(shares)}, aligned {how} and averaged.", f"Merged: {report['verdict']}."]
+        said = [f"{join_words(shares)}, aligned {how} and averaged.", *describe_merging(report)]
+        said.append(f"Merged: {report['verdict']}.")
     else:
         said = [f"{join_words(names[1:])} in the basis of {names[0]}, found {how}."]
     said += list(dict.fromkeys(describe_exactness(model) for model in aligned_models(report)))
