@@ -116,7 +116,7 @@ class Objective(nn.Module):
         still = (STILL,) * self.models
         corners = torch.eye(self.models, dtype=self.dtype, device=share.device)
         ends = [Where(corner, still) for corner in corners]
-        said: Target = self.running(self.running.taught, ends, self._given(inputs), share)
+        said: Target = self.running(self.running.taught, ends, self._given(inputs), share, self.kind)
         return said
 
     def where(self, share: Tensor, *, still: bool = False) -> Where:
