@@ -62,9 +62,11 @@ class Objective(nn.Module):
         self.kind, self.dtype, self.models = kind, dtype, len(forms)
         spec, scaled, still = forms[0].spec, variation.scale, 0 if options.two_sided else 1
         gained = free_gains(spec) if "gains" in options.learn else []
+        paced = spec.keys if "shares" in options.learn else {}
         latents = latents_of(spec, options, variation)
         self.sides = nn.ModuleList(
-            Coordinates(latents, gained if m else (), scaled=scaled, dtype=dtype) for m in range(still, len(forms))
+            Coordinates(latents, gained if m else (), paced if m else {}, scaled=scaled, dtype=dtype)
+            for m in range(still, len(forms))
         ).to(device)
         self.taught = options.loss == "agreement"
         self.blocks, own = options.by_blocks(spec), None if self.taught else loss

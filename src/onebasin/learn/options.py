@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onebasin.tasks import Training
 
 LARGE = 2**28  # numbers in a model that is run block by block; benchmarks/blocks.py compares
-Group = Literal["residual", "qk", "ov", "heads", "units", "gains"]
+Group = Literal["residual", "qk", "ov", "heads", "units", "gains", "shares"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class LearnedMatching(Options):
 
     What moves:
         learn: the groups of spaces that have latents: residual, qk, ov (their continuous parts); heads, units (their
-            scales); gains (how every norm and what reads it share their product: one positive number per coordinate).
+            scales); gains (how every norm and what reads it share their product: one positive number per coordinate);
+            shares (every stored tensor has shares of its own: for a merge, which writes what was learned).
         two_sided: latents for A and for B (third paper), reduced to one alignment of B at the end; with gains both stay
             in the basis that was found.  Of several models the first stands still, or all move.
         recentre_every: charts move along every so many steps, with the maps reached as their origin and latents of
@@ -75,9 +76,9 @@ class LearnedMatching(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.path == "circuit" and "gains" in self.learn:
-            step = "leave gains out, or take the factor path"
-            raise BadRecipe("learn cannot hold gains on the circuit path", found="path circuit", next_step=step)
+        for group in [x for x in ("gains", "shares") if x in self.learn and self.path == "circuit"]:
+            step = f"leave {group} out, or take the factor path"
+            raise BadRecipe(f"learn cannot hold {group} on the circuit path", found="path circuit", next_step=step)
 
     def compiles(self, device: str) -> bool:
         """Whether steps on this kind of device are compiled."""

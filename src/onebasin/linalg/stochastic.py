@@ -30,6 +30,14 @@ def mixture(parts: Sequence[Tensor], shares: Tensor) -> Tensor:
     return mean
 
 
+def outer_sum(parts: Sequence[Tensor]) -> Tensor:
+    """v_1[i] + v_2[j] + ... for all i, j, ...: one axis (the axes of the first) for each vector."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.unsqueeze(-1) + part
+    return total
+
+
 def nearest_simplex(x: Tensor) -> Tensor:
     """The nearest probability vector along the last axis: argmin |x - p|_2 subject to p >= 0, sum p = 1.
 

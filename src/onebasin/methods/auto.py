@@ -64,6 +64,10 @@ class Auto(Method):
     def exact(self) -> bool:
         return self.learned.exact
 
+    @property
+    def for_merges(self) -> bool:
+        return self.learned.for_merges
+
     def gathers(self, gathering: Gathering) -> bool:
         return gathering.folder is None
 

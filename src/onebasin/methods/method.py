@@ -82,6 +82,11 @@ class Method(Options):
         """Whether the moved models compute what they did."""
         return True
 
+    @property
+    def for_merges(self) -> bool:
+        """Whether what it finds belongs to an average, and not to the models alone."""
+        return False
+
     @classmethod
     def fill(cls, sections: dict[str, Any], device: torch.device) -> None:
         """Put defaults that depend on the device into the sections of a recipe."""

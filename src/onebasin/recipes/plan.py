@@ -20,6 +20,7 @@ from onebasin.errors import BadOutput, BadRecipe
 from onebasin.methods.method import Method, Tick, silent
 from onebasin.methods.registry import default_method, read_method
 from onebasin.paths import FactorPath, path_between
+from onebasin.paths.factor import Paces
 from onebasin.processes.devices import for_float64, pick_device
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
 from onebasin.tasks import Task, load_task, on_files
@@ -111,6 +112,9 @@ def _plan_alignment(
         method = read_method(name, {}, device)
     method.check(models)
     method = method.resolve(data)
+    if isinstance(recipe, Align) and method.for_merges:
+        step = "merge the models, or leave shares out of learned.learn"
+        raise BadRecipe("align has no average, and shares that tensors learn belong to one", next_step=step)
     recipe = replace(recipe, method=method)
     if recipe.universe is not None and recipe.universe.folder is not None:
         load_universe(recipe.universe.folder, models)
@@ -128,10 +132,12 @@ def _plan_alignment(
     return Plan(recipe, models, data, device, ensemble, gauge, writes, memory, because, overwrite)
 
 
-def parts_of(recipe: Align | Merge, models: Sequence[Checkpoint], reason: str | None) -> dict[str, Checkpoint]:
+def parts_of(
+    recipe: Align | Merge, models: Sequence[Checkpoint], reason: str | None, paces: Sequence[Paces] = ()
+) -> dict[str, Checkpoint]:
     """Folder inside the output -> checkpoint, for models in one gauge; `reason` is why that is not A's own."""
     if isinstance(recipe, Merge):
-        return {"": FactorPath(*models).at(recipe.lambdas)}
+        return {"": FactorPath(*models, paces=paces).at(recipe.lambdas)}
     if reason is None and len(models) == 2:
         return {"": models[1]}
     return {letter(i).lower(): model for i, model in enumerate(models) if i or reason is not None}

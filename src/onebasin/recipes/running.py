@@ -139,7 +139,7 @@ def _certificates(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
 def _check_files(recipe: Align | Merge, aligned: Aligned) -> dict[str, Any]:
     """What rounding does to every folder that will be written, by its name in the output."""
     found = {}
-    for folder, part in parts_of(recipe, aligned.models, aligned.reason).items():
+    for folder, part in parts_of(recipe, aligned.models, aligned.reason, aligned.paces).items():
         found[folder or "."] = own = measure_written(part, code_of(recipe.write.dtype))
         check_written(own)
     return found
@@ -151,7 +151,7 @@ def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> dict[str, Any]:
     Returns the certificate; a merged model is measured as it was written, and its scores are part of it.
     """
     recipe, method = plan.alignment
-    out, parts = Path(str(recipe.write.out)), parts_of(recipe, aligned.models, aligned.reason)
+    out, parts = Path(str(recipe.write.out)), parts_of(recipe, aligned.models, aligned.reason, aligned.paces)
     with whole_folder(out, overwrite=plan.overwrite) as partial:
         for folder, part in parts.items():
             part.save(
