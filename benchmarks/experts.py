@@ -94,7 +94,7 @@ def one(models: Path, texts: Path, size: Size, seed: int, device: str) -> dict[s
     }
     for name, way in ways(texts, a, size, seed).items():
         began = time.perf_counter()
-        made = onebasin.merge(ends, device=device, **way).merged()
+        made = onebasin.merge(ends, device=device, **way)
         spent = round(time.perf_counter() - began, 1)
         rows[name] = {"loss": losses([made], tested, device), "seconds": spent}
         print(seed, name, json.dumps(rows[name]), file=sys.stderr, flush=True)
@@ -172,5 +172,3 @@ def losses(models: list[Any], tested: dict[str, Any], device: str) -> dict[str, 
             total -= float(chances.gather(-1, labels[..., None]).log().sum())
         found[kind] = round(total / data.labels.numel(), 4)
     return {**found, "mean": round(sum(found.values()) / len(found), 4)}
-
-

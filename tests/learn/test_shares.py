@@ -1,14 +1,18 @@
-"""Tensors with shares of their own: what learns is what a merge writes, and the models themselves stay what they are."""
+"""Tensors with shares of their own: what learns is what a merge writes, and the models stay what they are."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 import torch
 
 from helpers.learning import F64, inputs_of, objective, run, share, taught_by
 from onebasin import transport
+from onebasin.checkpoint.stock import stock_model
 from onebasin.checkpoint.views import shown
 from onebasin.errors import BadRecipe
+from onebasin.landscape import evaluate
 from onebasin.learn.objective import Objective
 from onebasin.learn.options import LearnedMatching
 from onebasin.linalg import outer_sum
@@ -88,6 +92,10 @@ def test_what_is_learned_is_what_an_average_is(root, two_sided):
     assert certificate(learned)["output_drift"]["float64"] < 1e-9
     assert exactness(learned, 0)["output_drift"]["float64"] < 1e-9
     assert "shares of tensors learn" in learned.reason
+    _, held = taught_by(learned.ensemble.models[0]).split(32)
+    midpoints = [evaluate(stock_model(x.merged()), held).loss for x in (learned, replace(learned, paces=()))]
+    assert midpoints[0] == pytest.approx(learned.course["learning"]["midpoint"], abs=1e-9)
+    assert abs(midpoints[1] - midpoints[0]) > 1e-5  # the control
     (a, b), paces = learned.forms, learned.paces[1]
     assert sum(float(x.abs().max()) > 1e-3 for own in paces.values() for x in own) > 20
     for of_a, of_b in ((0.5, 0.5), (0.7, 0.3)):

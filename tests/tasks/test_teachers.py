@@ -18,7 +18,9 @@ TEXTS, LENGTH, VOCABULARY = 5, 9, 6
 def spoken(models: int, seed: int = 0, size: float = 2.0) -> tuple[list[SimpleNamespace], dict[str, Tensor]]:
     """(what so many models say, the texts that they read)."""
     g = torch.Generator().manual_seed(seed)
-    outputs = [SimpleNamespace(logits=size * torch.randn(TEXTS, LENGTH, VOCABULARY, generator=g)) for _ in range(models)]
+    outputs = [
+        SimpleNamespace(logits=size * torch.randn(TEXTS, LENGTH, VOCABULARY, generator=g)) for _ in range(models)
+    ]
     return outputs, {"input_ids": torch.randint(VOCABULARY, (TEXTS, LENGTH), generator=g)}
 
 

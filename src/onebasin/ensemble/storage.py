@@ -47,7 +47,9 @@ def save_universe(
 
 def save_paces(paces: Sequence[Paces], folder: Path) -> None:
     """Write the vectors of every model (by number), stored tensor and axis, as MODEL/TENSOR/AXIS."""
-    named = {f"{m}/{key}/{i}": x for m, own in enumerate(paces) for key, each in own.items() for i, x in enumerate(each)}
+    named = {
+        f"{m}/{key}/{i}": x for m, own in enumerate(paces) for key, each in own.items() for i, x in enumerate(each)
+    }
     save_file(named, folder / PACES)
 
 

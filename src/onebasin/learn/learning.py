@@ -102,7 +102,8 @@ def _result(run: Run, start: Aligned, bases: list[Alignment], variation: Variati
     """The maps of the best latents, into the basis of the first model.
 
     Where it has moved itself, the others follow it back: g_1⁻¹ g_m gives the same models between (third paper).  Gains
-    hold only in the basis that they were learned in, so with gains all stay there, the first moved by its own map.
+    and shares of tensors hold only in the basis that they were learned in, so with these all stay there, the first moved
+    by its own map.
     """
     spec, count = start.ensemble.spec, len(bases)
     sides = [side for side in run.steps.objective.sides if isinstance(side, Coordinates)]
@@ -111,7 +112,7 @@ def _result(run: Run, start: Aligned, bases: list[Alignment], variation: Variati
     hard = [Alignment.identity(spec)] * still + [side.alignment(spec) for side in sides]
     scales = [1.0] * still + [side.factor() for side in sides]
     gains = [dict[str, torch.Tensor]()] * still + [side.learned_gains() for side in sides]
-    framed = not still and "gains" in run.options.learn
+    framed = not still and bool({"gains", "shares"} & set(run.options.learn))
     if not still and not framed:
         back = hard[0].inverse()
         soft = hard = [Alignment.identity(spec), *(back.compose(g) for g in hard[1:])]

@@ -24,15 +24,15 @@ class LearnedMatching(Options):
     What moves:
         learn: the groups of spaces that have latents: residual, qk, ov (their continuous parts); heads, units (their
             scales); gains (how every norm and what reads it share their product: one positive number per coordinate);
-            shares (every stored tensor has shares of its own: for a merge, which writes what was learned).
-        two_sided: latents for A and for B (third paper), reduced to one alignment of B at the end; with gains both stay
-            in the basis that was found.  Of several models the first stands still, or all move.
+            shares (rows and columns of every stored tensor have shares of their own: for a merge).
+        two_sided: latents for A and for B (third paper), reduced to one alignment of B at the end; with gains or shares
+            both stay in the basis that was found.  Of several models the first stands still, or all move.
         recentre_every: charts move along every so many steps, with the maps reached as their origin and latents of
             zero; 0 for never.
     The loss:
         loss: "task", the task's own, or the cross entropy with its labels; "agreement", with what the end points
-            themselves say, (1−λ) p_A + λ p_B or Σ λ_m p_m, which needs no labels; "auto" is the first where there are
-            labels.
+            themselves say, Σ w_m p_m (`onebasin.tasks.teachers`), which needs no labels; "auto" is the first where
+            there are labels.
         path: "factor" (stock models) or "circuit" (first paper).
         law: where λ, the share of B, is drawn: "middle" uniform on [0.4, 0.6]; "highest" mostly where the last
             validation found the path highest, for the lowest barrier; "dirichlet" Dirichlet(`alpha`·1), the one for

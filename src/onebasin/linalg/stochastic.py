@@ -26,7 +26,8 @@ def mixture(parts: Sequence[Tensor], shares: Tensor) -> Tensor:
     """
     mean = parts[0]
     for part, share in zip(parts[1:], shares[1:].unbind(), strict=True):
-        mean = torch.lerp(mean, part, share.reshape(share.shape + (1,) * (part.ndim - share.ndim)) if share.ndim else share)
+        wide = share.reshape(*share.shape, *[1] * (part.ndim - share.ndim)) if share.ndim else share
+        mean = torch.lerp(mean, part, wide)
     return mean
 
 

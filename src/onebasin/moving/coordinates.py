@@ -19,6 +19,9 @@ from onebasin.spec import ModelSpec
 SCALE, GAINS, SHARES = "scale", "gains", "shares"
 LARGEST_SCALE = 4.0  # of a stream, and its inverse the least: smaller streams would drown in eps, and B with them
 
+Shapes = Mapping[str, Sequence[int]]
+NONE: Shapes = {}
+
 
 class Moves(NamedTuple):
     """What moves a model: the maps of its stacks, a factor of its streams, and a factor (d,) of the gain of norms.
@@ -50,12 +53,12 @@ class Coordinates(nn.Module):
     """
 
     def __init__(
-        self, latents: Mapping[str, Latent], gained: Sequence[Gains] = (), paced: Mapping[str, Sequence[int]] | None = None,
-        *, scaled: bool, dtype: torch.dtype,
+        self, latents: Mapping[str, Latent], gained: Sequence[Gains] = (), paced: Shapes = NONE, *, scaled: bool,
+        dtype: torch.dtype,
     ) -> None:  # fmt: skip
         """`paced` are the stored tensors that have shares of their own, with their shapes."""
         super().__init__()
-        self.latents, self.gained, self.paced, self.scaled = dict(latents), tuple(gained), dict(paced or {}), scaled
+        self.latents, self.gained, self.paced, self.scaled = dict(latents), tuple(gained), dict(paced), scaled
         for stack, latent in latents.items():
             for part, tensor in latent.start().items():
                 self.register_parameter(_name(stack, part), nn.Parameter(tensor.to(dtype)))

@@ -19,8 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from onebasin.linalg import mixture, running_shares
 from onebasin.moving.blocks import Block, Where
 from onebasin.tasks.losses import chances, losses_of
-from onebasin.tasks.teachers import told, writers
 from onebasin.tasks.task import IGNORED
+from onebasin.tasks.teachers import told, writers
 
 CHUNK = 2**26  # logits in memory at once: 256 MB in float32
 

@@ -112,10 +112,8 @@ def _plan_alignment(
         method = read_method(name, {}, device)
     method.check(models)
     method = method.resolve(data)
-    if isinstance(recipe, Align) and method.for_merges:
-        step = "merge the models, or leave shares out of learned.learn"
-        raise BadRecipe("align has no average, and shares that tensors learn belong to one", next_step=step)
     recipe = replace(recipe, method=method)
+    check_average(recipe)
     if recipe.universe is not None and recipe.universe.folder is not None:
         load_universe(recipe.universe.folder, models)
     tick("what will be written")
@@ -141,6 +139,13 @@ def parts_of(
     if reason is None and len(models) == 2:
         return {"": models[1]}
     return {letter(i).lower(): model for i, model in enumerate(models) if i or reason is not None}
+
+
+def check_average(recipe: Align | Merge) -> None:
+    """Refuse to write models alone where what is learned belongs to their average."""
+    if isinstance(recipe, Align) and recipe.write.out is not None and recipe.method and recipe.method.for_merges:
+        step = "merge the models, or leave shares out of learned.learn"
+        raise BadRecipe("align writes no average, and the shares of tensors belong to one", next_step=step)
 
 
 def _check_out(recipe: Recipe, nbytes: int, overwrite: bool) -> None:

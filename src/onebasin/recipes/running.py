@@ -30,7 +30,7 @@ from onebasin.recipes.cards import card_of
 from onebasin.recipes.document import plain
 from onebasin.recipes.measuring import judge
 from onebasin.recipes.notes import keep_warnings
-from onebasin.recipes.plan import Plan, parts_of, prepare
+from onebasin.recipes.plan import Plan, check_average, parts_of, prepare
 from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
 from onebasin.recipes.state import check_dependencies, check_state, kept_state
 from onebasin.report import plot
@@ -151,6 +151,7 @@ def write(plan: Plan, aligned: Aligned, tick: Tick = silent) -> dict[str, Any]:
     Returns the certificate; a merged model is measured as it was written, and its scores are part of it.
     """
     recipe, method = plan.alignment
+    check_average(recipe)
     out, parts = Path(str(recipe.write.out)), parts_of(recipe, aligned.models, aligned.reason, aligned.paces)
     with whole_folder(out, overwrite=plan.overwrite) as partial:
         for folder, part in parts.items():
