@@ -60,11 +60,24 @@ def align(
         >>> pair = onebasin.align("A", "B", method="weight")
         >>> pair.merged().save("merged")
     """
+    return _aligned(
+        "align", (a, b, *others), method=method, task=task, samples=samples, length=length, columns=columns, loss=loss,
+        metrics=metrics, device=device, tick=tick, callbacks=callbacks, **sections,
+    )  # fmt: skip
+
+
+def _aligned(
+    verb: str, models: Sequence[Source], *, method: str | None = None, task: Data | None = None,
+    samples: int | None = None, length: int | None = None, columns: Mapping[str, str] | None = None,
+    loss: Measure | None = None, metrics: Mapping[str, Measure] | None = None, device: str = "auto",
+    tick: Tick = silent, callbacks: Iterable[Callback | str] = (), **sections: Section,
+) -> Aligned:  # fmt: skip
+    """What a verb brings into one basis."""
     own = _Own(task, columns, loss, metrics)
     document = _given(method=method, task=own.section(samples, length), device=device, **sections)
     told = Callbacks([tracker(one) if isinstance(one, str) else one for one in callbacks] if not rank() else ())
     with keep_warnings() as notes:
-        plan = _prepared("align", (a, b, *others), document, own, tick)
+        plan = _prepared(verb, models, document, own, tick)
         aligned = recipes.align(plan, None, tick, told)
         return replace(recipes.certify(plan, aligned, notes, tick), writer=partial(_write, plan))
 
@@ -85,7 +98,7 @@ def merge(models: Sequence[Source], *, shares: Sequence[float] | None = None, **
     if isinstance(models, str | Path) or len(models) < 2:
         step = "merge([A, B]): one list of all models"
         raise OnebasinError("A merge takes a list of models", expected="2 or more", found=models, next_step=step)
-    return align(*models, **options).merged(shares)
+    return _aligned("merge", models, **options).merged(shares)
 
 
 def barrier(

@@ -23,7 +23,7 @@ from onebasin.learn.options import LearnedMatching
 from onebasin.match.many import as_they_are
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
-from onebasin.methods.auto import QUICK, Auto
+from onebasin.methods.auto import FREE, QUICK, Auto
 from onebasin.methods.learned import Learned
 from onebasin.methods.method import Job
 from onebasin.methods.weight import Weight
@@ -196,8 +196,9 @@ def test_every_model_that_predicts_is_served(
     """It is what happens where no method is named, so no class may be left out."""
     monkeypatch.setattr("onebasin.methods.auto.TEXTS", 12)
     monkeypatch.setattr("onebasin.methods.auto.PICTURES", 12)
-    histories = spied(monkeypatch)
-    found = auto(steps=1, batch=4).run(Ensemble.of(pair(tmp_path, model_type, name)), None, CPU)
+    histories, ensemble = spied(monkeypatch), Ensemble.of(pair(tmp_path, model_type, name))
+    as_a_merge = auto(**FREE | {"steps": 1, "batch": 4}).resolve(None).suited(ensemble.spec)
+    found = as_a_merge.run(ensemble, None, CPU)
     assert list(found.course["heights"]) == CANDIDATES
     assert [len(learned.course["learning"]["history"]) for _, learned in histories] == [2]
 

@@ -88,8 +88,8 @@ class Method(Options):
         return False
 
     @classmethod
-    def fill(cls, sections: dict[str, Any], device: torch.device) -> None:
-        """Put defaults that depend on the device into the sections of a recipe."""
+    def fill(cls, sections: dict[str, Any], device: torch.device, *, merges: bool = False) -> None:
+        """Put defaults that depend on the device into the sections of a recipe, or on whether it writes an average."""
 
     def gathers(self, gathering: Gathering) -> bool:
         """Whether the method has a use for how models come together."""
@@ -97,6 +97,10 @@ class Method(Options):
 
     def resolve(self, data: Task | None) -> Self:
         """The options as they will be: what depends on the data is decided, so that a recipe records what ran."""
+        return self
+
+    def suited(self, spec: ModelSpec) -> Self:
+        """Without defaults that no model of this table, which is in canonical form, has a use for."""
         return self
 
     def check(self, models: Sequence[Checkpoint]) -> None:

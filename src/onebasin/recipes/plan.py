@@ -109,9 +109,9 @@ def _plan_alignment(
     models, method, because = ensemble.models, recipe.method, None
     if method is None:
         name, because = default_method(models[0].spec, task=data is not None)
-        method = read_method(name, {}, device)
+        method = read_method(name, {}, device, merges=isinstance(recipe, Merge))
     method.check(models)
-    method = method.resolve(data)
+    method = method.resolve(data).suited(ensemble.spec)
     recipe = replace(recipe, method=method)
     check_average(recipe)
     if recipe.universe is not None and recipe.universe.folder is not None:
