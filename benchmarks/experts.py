@@ -1,16 +1,20 @@
 """Models that know different things, made one: A learned from WikiText-2, B from Python source, both as bytes.
 
-    python benchmarks/run.py experts                     4 layers, 192 wide; a GPU and some minutes
-    ONEBASIN_SIZE=small python benchmarks/run.py experts 2 layers, 96 wide, windows of 128; an hour of one CPU
+    python benchmarks/run.py experts                     4 layers, 192 wide, three seeds; a GPU
+    ONEBASIN_SIZE=small python benchmarks/run.py experts 2 layers, 96 wide, windows of 128, one seed; minutes on a CPU
+    ONEBASIN_KEEP=FOLDER python benchmarks/run.py experts
+                                                         models stay there, and are not trained again
     ONEBASIN_TINY=1 python benchmarks/run.py experts     a few steps, to try the file
 
 Every row is one stock model with share 1/2, but for the ensemble, which runs both and averages their chances.  Loss in
 nats per byte on text of both kinds that no model was trained on, and its mean.
 
-    plain average    as they are stored
-    weight           weight matching
-    auto             no data: each model writes half of the inputs, and the likelier writer of a text is its teacher
-    dual, gains      learned with the labels of both kinds of text, maps of both models and gains
+    plain average        as they are stored
+    weight               weight matching
+    auto, maps alone     no data: each model writes half of the inputs, and the likelier writer of a text is its teacher
+    auto                 as `merge` does it: gains and shares learn, too
+    dual, gains          learned with the labels of both kinds of text, maps of both models and gains
+    dual, gains, shares  shares of rows and columns as well
 """
 
 import json
@@ -31,7 +35,8 @@ NEEDS = (SHARED / "data",)
 SIZE = os.environ.get("ONEBASIN_SIZE", "large")
 WIKI, PYTHON = "WikiText-2", "Python"
 CORPUS = 8_000_000  # bytes of Python source
-SEEDS = (0, 1) if SIZE == "small" else (0, 1, 2)
+SEEDS = (0,) if SIZE == "small" else (0, 1, 2)
+KEEP = os.environ.get("ONEBASIN_KEEP")
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="onebasin-experts-") as scratch:
         folder = Path(scratch)
         write_texts(folder)
-        found = [one(folder / str(seed), folder, size, seed, device) for seed in SEEDS[: 1 if TINY else None]]
+        kept = Path(KEEP or folder)
+        found = [one(kept / str(seed), folder, size, seed, device) for seed in SEEDS[: 1 if TINY else None]]
     return {"device": device, "size": vars(size), "corpus": CORPUS, "seeds": found}
 
 
@@ -83,7 +89,8 @@ def one(models: Path, texts: Path, size: Size, seed: int, device: str) -> dict[s
     from onebasin.paths import FactorPath
 
     for i, kind in enumerate((WIKI, PYTHON)):
-        train(models / kind, texts / f"{kind}-train.txt", size, 10 * seed + i, device)
+        if not (models / kind).exists():
+            train(models / kind, texts / f"{kind}-train.txt", size, 10 * seed + i, device)
     a, b = ends = [Checkpoint.open(models / kind) for kind in (WIKI, PYTHON)]
     tested = {kind: task(texts, kind, "test", a, size, size.samples) for kind in (WIKI, PYTHON)}
     rows = {
@@ -103,16 +110,20 @@ def one(models: Path, texts: Path, size: Size, seed: int, device: str) -> dict[s
 
 def ways(texts: Path, a: Any, size: Size, seed: int) -> dict[str, dict[str, Any]]:
     """The methods, with what they are given."""
-    steps = {"steps": 2, "batch": 4} if TINY else {}
-    gains = {
-        "learn": ["residual", "qk", "ov", "gains"], "two_sided": True, "optimizer": "muon", "lr": 0.015,
-        "steps": size.learned, "batch": size.batch, "eval_every": max(size.learned // 10, 1), "seed": seed,
+    auto = {"seed": seed, **({"steps": 2, "batch": 4} if TINY else {})}
+    maps = ["residual", "qk", "ov"]
+    dual = {
+        "learn": [*maps, "gains"], "two_sided": True, "optimizer": "muon", "lr": 0.015, "steps": size.learned,
+        "batch": size.batch, "eval_every": max(size.learned // 10, 1), "seed": seed,
     }  # fmt: skip
+    shares = {**dual, "learn": [*maps, "gains", "shares"]}
     both = joined([task(texts, kind, "train", a, size, 50 * size.samples) for kind in (WIKI, PYTHON)])
     return {
         "weight": {"method": "weight"},
-        "auto": {"method": "auto", "learned": {"seed": seed, **steps}},
-        "dual, gains": {"method": "learned", "learned": gains, "task": both},
+        "auto, maps alone": {"method": "auto", "learned": {**auto, "learn": maps}},
+        "auto": {"method": "auto", "learned": auto},
+        "dual, gains": {"method": "learned", "learned": dual, "task": both},
+        "dual, gains, shares": {"method": "learned", "learned": shares, "task": both},
     }
 
 

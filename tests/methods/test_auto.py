@@ -197,7 +197,7 @@ def test_every_model_that_predicts_is_served(
     monkeypatch.setattr("onebasin.methods.auto.TEXTS", 12)
     monkeypatch.setattr("onebasin.methods.auto.PICTURES", 12)
     histories, ensemble = spied(monkeypatch), Ensemble.of(pair(tmp_path, model_type, name))
-    as_a_merge = auto(**FREE | {"steps": 1, "batch": 4}).resolve(None).suited(ensemble.spec)
+    as_a_merge = auto(**FREE | {"steps": 1, "batch": 4}).resolve(None).suited(ensemble.forms[0])
     found = as_a_merge.run(ensemble, None, CPU)
     assert list(found.course["heights"]) == CANDIDATES
     assert [len(learned.course["learning"]["history"]) for _, learned in histories] == [2]

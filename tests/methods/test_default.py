@@ -190,9 +190,15 @@ def test_a_merge_has_more_that_learns(pair):
         assert either[0] == either[1]
 
 
-def test_a_model_without_gains_learns_the_rest(tmp_path):
-    method = read_method("auto", {}, CPU, merges=True)
-    for model_type, name, gains in (("olmo", "OlmoForCausalLM", False), ("llama", "LlamaForCausalLM", True)):
-        spec = canonicalize(Checkpoint.open(random_folder(tmp_path / name, model_type, name, 0))).checkpoint.spec
-        assert ("gains" in method.suited(spec).learned.learn) == gains
-        assert set(FREE["learn"]) - set(method.suited(spec).learned.learn) <= {"gains"}
+def test_it_is_for_models_that_write_text_and_what_they_have(tmp_path):
+    method = read_method("auto", {"learned": {"steps": 7}}, CPU, merges=True)
+    usual = read_method("auto", {"learned": {"steps": 7}}, CPU)
+    without = replace(method.learned, learn=("residual", "qk", "ov", "shares"))
+    kinds = {
+        ("llama", "LlamaForCausalLM"): method, ("olmo", "OlmoForCausalLM"): replace(method, learned=without),
+        ("vit", "ViTForImageClassification"): usual, ("bert", "BertForMaskedLM"): usual,
+    }  # fmt: skip
+    for (model_type, name), expected in kinds.items():
+        form = canonicalize(Checkpoint.open(random_folder(tmp_path / name, model_type, name, 0))).checkpoint
+        assert method.suited(form) == expected
+        assert usual.suited(form) == usual

@@ -33,8 +33,8 @@ HELD = 0.2  # the share of the inputs that is held back
 QUICK: dict[str, Any] = {  # near the centre
     "steps": 300, "batch": 64, "lr": 3e-3, "eval_every": 25, "compile": "off", "alpha": 10.0,
 }  # fmt: skip
-FREE: dict[str, Any] = {  # for an average, which no model of the pair has to go with
-    "learn": ["residual", "qk", "ov", "gains", "shares"], "two_sided": True, "optimizer": "muon", "lr": 0.015,
+FREE: dict[str, Any] = {  # for an average of models that write text, which no model of the pair has to go with
+    "learn": ("residual", "qk", "ov", "gains", "shares"), "two_sided": True, "optimizer": "muon", "lr": 0.015,
 }  # fmt: skip
 SAID = {"learn", "two_sided", "optimizer", "path", "paper"}  # who says one of these decides what learns, and how
 MODEST = {**QUICK, "steps": 100, "batch": 16}  # minutes on a CPU
@@ -83,13 +83,18 @@ class Auto(Method):
             raise BadRecipe("learned.loss cannot be task without one", found="no task", next_step=step)
         return replace(self, learned=replace(learned, loss="agreement") if data is None else learned.resolve(data))
 
-    def suited(self, spec: ModelSpec) -> Self:
+    def suited(self, form: Checkpoint) -> Self:
         from onebasin.moving.stacks import free_gains
+        from onebasin.tasks.task import LANGUAGE, head_of
 
-        learn = self.learned.learn
-        if learn != tuple(FREE["learn"]) or free_gains(spec):
+        learned, usual = self.learned, Learned(start=None, **MODEST)
+        if learned.learn != FREE["learn"]:
             return self
-        return replace(self, learned=replace(self.learned, learn=tuple(x for x in learn if x != "gains")))
+        if head_of(form) != LANGUAGE:
+            learned = replace(learned, **{x: getattr(usual, x) for x in FREE if getattr(learned, x) == FREE[x]})
+        elif not free_gains(form.spec):
+            learned = replace(learned, learn=tuple(x for x in learned.learn if x != "gains"))
+        return replace(self, learned=learned)
 
     def check(self, models: Sequence[Checkpoint]) -> None:
         self.learned.check(models)

@@ -99,8 +99,8 @@ class Method(Options):
         """The options as they will be: what depends on the data is decided, so that a recipe records what ran."""
         return self
 
-    def suited(self, spec: ModelSpec) -> Self:
-        """Without defaults that no model of this table, which is in canonical form, has a use for."""
+    def suited(self, form: Checkpoint) -> Self:
+        """Without defaults that are not for models like this one, which is in canonical form."""
         return self
 
     def check(self, models: Sequence[Checkpoint]) -> None:

@@ -111,7 +111,7 @@ def _plan_alignment(
         name, because = default_method(models[0].spec, task=data is not None)
         method = read_method(name, {}, device, merges=isinstance(recipe, Merge))
     method.check(models)
-    method = method.resolve(data).suited(ensemble.spec)
+    method = method.resolve(data).suited(ensemble.forms[0])
     recipe = replace(recipe, method=method)
     check_average(recipe)
     if recipe.universe is not None and recipe.universe.folder is not None:
