@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,12 +23,13 @@ from onebasin.learn.options import LearnedMatching
 from onebasin.match.many import as_they_are
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
-from onebasin.methods.auto import QUICK, Auto
+from onebasin.methods.auto import FREE, QUICK, Auto
 from onebasin.methods.learned import Learned
 from onebasin.methods.method import Job
 from onebasin.methods.weight import Weight
 from onebasin.paths import path_between
 from onebasin.tasks import Task, synthetic_task
+from onebasin.tasks.teachers import together
 
 MODELS = [
     ("gpt2", "GPT2LMHeadModel"),
@@ -104,9 +106,9 @@ def test_the_lowest_path_is_kept_and_the_result_is_exact(tmp_path: Path, model_t
 def height(aligned: Aligned, held: Task) -> float:
     """How far the models between stray from what both ends say, by λ; where they stray farthest."""
     path, highest = path_between("factor", *aligned.models), -1.0
-    p, q = (said(end, held).softmax(-1) for end in aligned.ensemble.models)
+    ends = [SimpleNamespace(logits=said(end, held)) for end in aligned.ensemble.models]
     for share in (0.2, 0.35, 0.5, 0.65, 0.8):
-        target = (1 - share) * p + share * q
+        target = together(ends, held.inputs, torch.tensor([1 - share, share]), held.kind).double()
         logs = path.model(share, torch.float64)(**wide(held.inputs)).logits.log_softmax(-1)
         highest = max(highest, float((target * (target.log() - logs)).sum(-1).mean()))
     return highest
@@ -194,8 +196,9 @@ def test_every_model_that_predicts_is_served(
     """It is what happens where no method is named, so no class may be left out."""
     monkeypatch.setattr("onebasin.methods.auto.TEXTS", 12)
     monkeypatch.setattr("onebasin.methods.auto.PICTURES", 12)
-    histories = spied(monkeypatch)
-    found = auto(steps=1, batch=4).run(Ensemble.of(pair(tmp_path, model_type, name)), None, CPU)
+    histories, ensemble = spied(monkeypatch), Ensemble.of(pair(tmp_path, model_type, name))
+    as_a_merge = auto(**FREE | {"steps": 1, "batch": 4}).resolve(None).suited(ensemble.forms[0])
+    found = as_a_merge.run(ensemble, None, CPU)
     assert list(found.course["heights"]) == CANDIDATES
     assert [len(learned.course["learning"]["history"]) for _, learned in histories] == [2]
 

@@ -11,12 +11,12 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from helpers.random_models import byte_llama, config_of, random_model
-from onebasin import Checkpoint
+from helpers.random_models import byte_llama, config_of, random_folder, random_model
+from onebasin import Checkpoint, canonicalize
 from onebasin.errors import BadRecipe
 from onebasin.methods import auto
 from onebasin.methods.activation import Activation
-from onebasin.methods.auto import MODEST, QUICK, Auto
+from onebasin.methods.auto import FREE, MODEST, QUICK, Auto
 from onebasin.methods.learned import Learned
 from onebasin.methods.registry import default_method, methods, named_by, read_method
 from onebasin.methods.weight import Weight
@@ -25,6 +25,7 @@ from onebasin.recipes import parse, prepare
 DATA = {"data": "builtin:python", "samples": 8, "length": 8}
 TASK = ("--task", "builtin:python", "--samples", "8", "--length", "8")
 MADE_UP = ("--task", "synthetic", "--samples", "20", "--length", "8")
+CPU = torch.device("cpu")
 LEAST = {"onebasin": 2, "verb": "align", "models": ["a", "b"]}
 
 
@@ -174,3 +175,30 @@ def test_the_defaults_are_those_of_the_method(request, model, data, expected):
     found = read_method(name, {}, device)
     assert found == (expected if isinstance(expected, Weight | Activation) else Auto(learned=filled("cpu")))
     assert because.startswith(f"No --method given: using {name}")
+
+
+def test_a_merge_has_more_that_learns(pair):
+    """What `align` writes must go with A as it is; an average need not.  Who says what learns is not talked over."""
+    free = read_method("auto", {}, CPU, merges=True).learned
+    assert free == replace(filled("cpu"), **FREE) != filled("cpu")
+    models = {"models": [str(folder) for folder in pair], "method": "auto", "device": "cpu"}
+    verbs = {verb: parse({**LEAST, "verb": verb, **models}).method.learned for verb in ("align", "merge")}
+    assert verbs == {"align": filled("cpu"), "merge": free}
+    assert parse({**LEAST, "verb": "merge", **models, "learned": {"steps": 7}}).method.learned == replace(free, steps=7)
+    for given in ({"learn": ["qk"]}, {"two_sided": False}, {"optimizer": "adamw"}, {"path": "circuit"}, {"paper": {}}):
+        either = [read_method("auto", {"learned": dict(given)}, CPU, merges=merges) for merges in (False, True)]
+        assert either[0] == either[1]
+
+
+def test_it_is_for_models_that_write_text_and_what_they_have(tmp_path):
+    method = read_method("auto", {"learned": {"steps": 7}}, CPU, merges=True)
+    usual = read_method("auto", {"learned": {"steps": 7}}, CPU)
+    without = replace(method.learned, learn=("residual", "qk", "ov", "shares"))
+    kinds = {
+        ("llama", "LlamaForCausalLM"): method, ("olmo", "OlmoForCausalLM"): replace(method, learned=without),
+        ("vit", "ViTForImageClassification"): usual, ("bert", "BertForMaskedLM"): usual,
+    }  # fmt: skip
+    for (model_type, name), expected in kinds.items():
+        form = canonicalize(Checkpoint.open(random_folder(tmp_path / name, model_type, name, 0))).checkpoint
+        assert method.suited(form) == expected
+        assert usual.suited(form) == usual

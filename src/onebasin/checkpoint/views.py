@@ -11,7 +11,12 @@ from onebasin.spec import Leaf
 
 def read_leaf(stored: Tensor, leaf: Leaf) -> Tensor:
     """The numbers of a leaf, in float64, from the tensor that holds it."""
-    return _window(stored, leaf)[leaf.index].to(torch.float64) + leaf.plus
+    return shown(stored, leaf).to(torch.float64) + leaf.plus
+
+
+def shown(stored: Tensor, leaf: Leaf) -> Tensor:
+    """Where a leaf is, of any tensor that is laid out like the one that holds it."""
+    return _window(stored, leaf)[leaf.index]
 
 
 def write_leaf(stored: Tensor, leaf: Leaf, value: Tensor) -> None:

@@ -16,10 +16,11 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.sharing import Shared
 from onebasin.checkpoint.sources import Source, live, opened
 from onebasin.ensemble.ensemble import Ensemble
-from onebasin.ensemble.storage import save_universe
+from onebasin.ensemble.storage import save_paces, save_universe
 from onebasin.ensemble.words import describe_drift, html_table
 from onebasin.errors import OnebasinError
 from onebasin.paths import FactorPath
+from onebasin.paths.factor import Paces
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -50,6 +51,7 @@ class Move:
 class Aligned(Shared):
     """An ensemble, one move for each of its models, and the course of the run that found them, as plain data.
 
+    `paces` are how fast numbers go from model to model, where that was learned: they belong to averages alone.
     `why_canonical` is a reason why the first model cannot stay as it is.  `certificate` says how the models were
     aligned and how exact that is, once they are certified; `writer` is what `save` uses.
     """
@@ -58,6 +60,7 @@ class Aligned(Shared):
     moves: tuple[Move, ...]
     course: Mapping[str, Any] = field(default_factory=dict)
     why_canonical: str | None = None
+    paces: tuple[Paces, ...] = ()
     certificate: Mapping[str, Any] = field(default_factory=dict)
     writer: Callable[[Aligned, Path, str | None], object] | None = None
 
@@ -111,7 +114,7 @@ class Aligned(Shared):
         if sum(given) <= 0:
             step = "give one number for each model, none below 0"
             raise OnebasinError("An average needs shares", expected="a sum above 0", found=shares, next_step=step)
-        return FactorPath(*self.models).at([share / sum(given) for share in given])
+        return FactorPath(*self.models, paces=self.paces).at([share / sum(given) for share in given])
 
     @overload
     def apply(self, source: str | Path | Checkpoint, which: int = 1) -> Checkpoint: ...
@@ -128,11 +131,13 @@ class Aligned(Shared):
         return moved if isinstance(source, str | Path | Checkpoint) else live(moved)
 
     def save_maps(self, folder: Path) -> None:
-        """Write the alignment of B, or those of all models where there are more."""
+        """Write the alignment of B, or those of all models where there are more; and the paces of an average."""
         if len(self.moves) == 2 and "universe" not in self.course:
             self.alignment.save(folder)
         else:
             save_universe(self.ensemble.models, self.alignments, self.course["universe"], folder)
+        if self.paces:
+            save_paces(self.paces, folder)
 
     def save(self, folder: str | Path, *, dtype: str | None = None) -> None:
         """Write what `onebasin align` writes: the models that were moved, maps, certificate, recipe, report.

@@ -1,4 +1,5 @@
 """Universes on disk: a folder `universe` with numbers in `universe.json` and an alignment in a folder for each model.
+What else belongs to several models: the paces of their average, in one file.
 
 A model is known again by its numbers, wherever its folder lies and whatever it is called.
 """
@@ -11,12 +12,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import save_file
+
 from onebasin.alignment import Alignment
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.folder import read_json_object
 from onebasin.errors import BadCheckpoint, Incompatible
+from onebasin.paths.factor import Paces
 
 FOLDER, SIDECAR, FORMAT = "universe", "universe.json", "onebasin universe 1"
+PACES = "paces.safetensors"
 
 
 def digest(model: Checkpoint) -> str:
@@ -38,6 +43,14 @@ def save_universe(
         alignment.save(folder / str(i))
     document = {"format": FORMAT, "models": [digest(model) for model in models], **facts}
     (folder / SIDECAR).write_text(json.dumps(document, indent=2) + "\n")
+
+
+def save_paces(paces: Sequence[Paces], folder: Path) -> None:
+    """Write the vectors of every model (by number), stored tensor and axis, as MODEL/TENSOR/AXIS."""
+    named = {
+        f"{m}/{key}/{i}": x for m, own in enumerate(paces) for key, each in own.items() for i, x in enumerate(each)
+    }
+    save_file(named, folder / PACES)
 
 
 def load_universe(out: str | Path, models: Sequence[Checkpoint]) -> dict[int, Alignment]:

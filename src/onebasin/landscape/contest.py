@@ -41,7 +41,7 @@ class Contest:
     def enter(self, name: str, candidate: Aligned) -> None:
         """Measure a candidate."""
         self.tick(f"comparing: {name}")
-        losses = self._losses(FactorPath(*candidate.forms), self.places)
+        losses = self._losses(FactorPath(*candidate.forms, paces=candidate.paces), self.places)
         chords = [sum(s * end for s, end in zip(place, self.ends, strict=True)) for place in self.places]
         self.candidates[name] = candidate
         self.heights[name] = max(loss - chord for loss, chord in zip(losses, chords, strict=True))

@@ -2,10 +2,11 @@
 
 Without labels the end points are the teachers.  At λ, a point of the simplex, the target is the mixture
 
-    p(x) = Σ_m λ_m softmax f_m(x)
+    p(x) = Σ_m w_m softmax f_m(x)
 
-and its cross entropy is least where the model between agrees with all.  Of models without a head it is the mixture of
-how alike each finds the inputs of a batch (`onebasin.tasks.losses`).
+and its cross entropy is least where the model between agrees with all.  w is λ itself, or, of models that write text,
+the chance that model m wrote what is before it (`onebasin.tasks.teachers`).  Of models without a head the target is the
+mixture of how alike each finds the inputs of a batch (`onebasin.tasks.losses`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from torch import Tensor, nn
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.stock import stock_model
 from onebasin.errors import BadTask
-from onebasin.linalg import mixture, running_shares
 from onebasin.tasks import Training
-from onebasin.tasks.losses import believed, cast, options_of
+from onebasin.tasks.losses import cast, options_of
+from onebasin.tasks.teachers import together
 
 
 class Teacher(nn.Module):
@@ -29,17 +30,17 @@ class Teacher(nn.Module):
     def __init__(self, ends: Sequence[Checkpoint], kind: str, forward_dtype: torch.dtype | None = None) -> None:
         super().__init__()
         self.ends = nn.ModuleList(stock_model(end, torch.float32).requires_grad_(False) for end in ends)
-        self.extra = options_of(kind)
+        self.kind, self.extra = kind, options_of(kind)
         self.dtype = forward_dtype
 
     @torch.no_grad()
     def forward(self, inputs: Mapping[str, Tensor], share: Tensor) -> Tensor:
-        """The mixture at λ, like the logits with probabilities in their place; or a matrix of cosines."""
+        """What they say together at λ, like the logits with probabilities in their place; or a matrix of cosines."""
         device = next(iter(inputs.values())).device
         given = cast(inputs, self, device)
         with torch.autocast(device.type, self.dtype or torch.bfloat16, enabled=self.dtype is not None):
             outputs = [end(**given, **self.extra) for end in self.ends]
-        return mixture([believed(each, given) for each in outputs], running_shares(share.float()))
+        return together(outputs, given, share, self.kind)
 
     def at(self, place: Sequence[float]) -> Callable[[Mapping[str, Tensor]], Tensor]:
         """What the end points say at λ, as a function of the inputs."""

@@ -26,6 +26,7 @@ from onebasin.maps import Map
 from onebasin.moving.coordinates import Coordinates
 from onebasin.moving.stacks import free_gains
 from onebasin.options import write_section
+from onebasin.paths.factor import Paces
 from onebasin.paths.laws import law_for
 from onebasin.processes.devices import own_device, quick_products
 from onebasin.processes.world import World, processes
@@ -101,7 +102,8 @@ def _result(run: Run, start: Aligned, bases: list[Alignment], variation: Variati
     """The maps of the best latents, into the basis of the first model.
 
     Where it has moved itself, the others follow it back: g_1⁻¹ g_m gives the same models between (third paper).  Gains
-    hold only in the basis that they were learned in, so with gains all stay there, the first moved by its own map.
+    and shares of tensors hold only in the basis that they were learned in, so with these all stay there, the first moved
+    by its own map.
     """
     spec, count = start.ensemble.spec, len(bases)
     sides = [side for side in run.steps.objective.sides if isinstance(side, Coordinates)]
@@ -110,7 +112,7 @@ def _result(run: Run, start: Aligned, bases: list[Alignment], variation: Variati
     hard = [Alignment.identity(spec)] * still + [side.alignment(spec) for side in sides]
     scales = [1.0] * still + [side.factor() for side in sides]
     gains = [dict[str, torch.Tensor]()] * still + [side.learned_gains() for side in sides]
-    framed = not still and "gains" in run.options.learn
+    framed = not still and bool({"gains", "shares"} & set(run.options.learn))
     if not still and not framed:
         back = hard[0].inverse()
         soft = hard = [Alignment.identity(spec), *(back.compose(g) for g in hard[1:])]
@@ -119,7 +121,9 @@ def _result(run: Run, start: Aligned, bases: list[Alignment], variation: Variati
         replace(variation.move(bases[m], soft[m], hard[m], scales[m] / scales[0]), gains=gains[m])
         for m in range(1, count)
     ]
-    learned = Aligned(start.ensemble, (first, *others), start.course, why_canonical(spec, run.options))
+    paces = (*[dict[str, list[torch.Tensor]]()] * still, *(side.learned_paces() for side in sides))
+    reason = why_canonical(spec, run.options)
+    learned = Aligned(start.ensemble, (first, *others), start.course, reason, paces if any(paces) else ())
     return replace(learned, course=_course(run, start, learned, scales, variation))
 
 
@@ -142,9 +146,15 @@ def _course(run: Run, start: Aligned, learned: Aligned, scales: list[float], var
         "function_kept": variation.exact,
         "stream_scale": factors[0] if len(factors) == 1 else factors,
         "norms_with_learned_gains": len(learned.moves[1].gains),
+        **({"paces": [mean_paces(own) for own in learned.paces]} if learned.paces else {}),
         "history": [asdict(point) for point in run.history],
     }
     return course
+
+
+def mean_paces(paces: Paces) -> dict[str, float]:
+    """Of all entries of every stored tensor."""
+    return {key: sum(float(part.mean()) for part in parts) for key, parts in paces.items()}
 
 
 def why_canonical(spec: ModelSpec, options: LearnedMatching) -> str | None:
@@ -154,6 +164,8 @@ def why_canonical(spec: ModelSpec, options: LearnedMatching) -> str | None:
     model of other gains it would; canonical forms do not have that part.  Where both sides learn, gains belong to the
     basis that A is rotated into, and there the gains of A's own basis mean nothing.
     """
+    if "shares" in options.learn:
+        return "shares of tensors learn, and what the average of those is was learned of canonical forms"
     if "gains" not in options.learn:
         return None
     if options.two_sided:

@@ -63,9 +63,11 @@ class Objective(nn.Module):
         self.kind, self.dtype, self.models = kind, dtype, len(forms)
         spec, scaled, still = forms[0].spec, variation.scale, 0 if options.two_sided else 1
         gained = free_gains(spec) if "gains" in options.learn else []
+        paced = spec.keys if "shares" in options.learn else {}
         latents = latents_of(spec, options, variation)
         self.sides = nn.ModuleList(
-            Coordinates(latents, gained if m else (), scaled=scaled, dtype=dtype) for m in range(still, len(forms))
+            Coordinates(latents, gained if m else (), paced if m else {}, scaled=scaled, dtype=dtype)
+            for m in range(still, len(forms))
         ).to(device)
         self.taught = options.loss == "agreement"
         self.blocks, own = options.by_blocks(spec), None if self.taught else loss
@@ -113,7 +115,7 @@ class Objective(nn.Module):
         still = (STILL,) * self.models
         corners = torch.eye(self.models, dtype=self.dtype, device=share.device)
         ends = [Where(corner, still) for corner in corners]
-        said: Target = self.running(self.running.taught, ends, self._given(inputs), share)
+        said: Target = self.running(self.running.taught, ends, self._given(inputs), share, self.kind)
         return said
 
     def where(self, share: Tensor, *, still: bool = False) -> Where:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onebasin.tasks import Training
 
 LARGE = 2**28  # numbers in a model that is run block by block; benchmarks/blocks.py compares
-Group = Literal["residual", "qk", "ov", "heads", "units", "gains"]
+Group = Literal["residual", "qk", "ov", "heads", "units", "gains", "shares"]
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,16 @@ class LearnedMatching(Options):
 
     What moves:
         learn: the groups of spaces that have latents: residual, qk, ov (their continuous parts); heads, units (their
-            scales); gains (how every norm and what reads it share their product: one positive number per coordinate).
-        two_sided: latents for A and for B (third paper), reduced to one alignment of B at the end; with gains both stay
-            in the basis that was found.  Of several models the first stands still, or all move.
+            scales); gains (how every norm and what reads it share their product: one positive number per coordinate);
+            shares (rows and columns of every stored tensor have shares of their own: for a merge).
+        two_sided: latents for A and for B (third paper), reduced to one alignment of B at the end; with gains or shares
+            both stay in the basis that was found.  Of several models the first stands still, or all move.
         recentre_every: charts move along every so many steps, with the maps reached as their origin and latents of
             zero; 0 for never.
     The loss:
         loss: "task", the task's own, or the cross entropy with its labels; "agreement", with what the end points
-            themselves say, (1−λ) p_A + λ p_B or Σ λ_m p_m, which needs no labels; "auto" is the first where there are
-            labels.  Of several tasks those with labels take the first, the others the second.
+            themselves say, Σ w_m p_m (`onebasin.tasks.teachers`), which needs no labels; "auto" is the first where
+            there are labels.  Of several tasks those with labels take the first, the others the second.
         path: "factor" (stock models) or "circuit" (first paper).
         law: where λ, the share of B, is drawn: "middle" uniform on [0.4, 0.6]; "highest" mostly where the last
             validation found the path highest, for the lowest barrier; "dirichlet" Dirichlet(`alpha`·1), the one for
@@ -75,9 +76,9 @@ class LearnedMatching(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.path == "circuit" and "gains" in self.learn:
-            step = "leave gains out, or take the factor path"
-            raise BadRecipe("learn cannot hold gains on the circuit path", found="path circuit", next_step=step)
+        for group in [x for x in ("gains", "shares") if x in self.learn and self.path == "circuit"]:
+            step = f"leave {group} out, or take the factor path"
+            raise BadRecipe(f"learn cannot hold {group} on the circuit path", found="path circuit", next_step=step)
 
     def compiles(self, device: str) -> bool:
         """Whether steps on this kind of device are compiled."""

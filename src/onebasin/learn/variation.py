@@ -79,6 +79,8 @@ def latents_of(spec: ModelSpec, options: LearnedMatching, variation: Variation) 
         learning.add("scale")
     if "gains" in options.learn and free_gains(spec):
         learning.add("gains")
+    if "shares" in options.learn:
+        learning.add("shares")
     for group in options.learn:
         if group in ("heads", "units", "gains") and group not in learning:
             raise nothing_to_learn(spec, group)

@@ -13,6 +13,7 @@ from onebasin.linalg.stochastic import (
     mixture,
     nearest_doubly_stochastic,
     nearest_simplex,
+    outer_sum,
     running_shares,
     sinkhorn,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "nearest_doubly_stochastic",
     "nearest_simplex",
     "ones_complement",
+    "outer_sum",
     "polar",
     "polar_fixing_ones",
     "positive_scale",

@@ -13,19 +13,30 @@ _DAMPING = 1e-5
 
 
 def running_shares(weight: Tensor) -> Tensor:
-    """λ_m / (λ_1 + ... + λ_m) for a point λ of the simplex, (M,): what a running mean takes of part m."""
+    """λ_m / (λ_1 + ... + λ_m) for a point λ of the simplex, (M, ...): what a running mean takes of part m."""
     return weight / weight.cumsum(0).clamp_min(torch.finfo(weight.dtype).tiny)
 
 
 def mixture(parts: Sequence[Tensor], shares: Tensor) -> Tensor:
     """sum_m λ_m x_m of M tensors of one shape, as a running mean with the `running_shares` of λ.
 
+    Shares (M, ...) with more axes go with the first axes of the tensors.
+
     Cost: one pass over each further part; for two it is torch.lerp.
     """
     mean = parts[0]
     for part, share in zip(parts[1:], shares[1:].unbind(), strict=True):
-        mean = torch.lerp(mean, part, share)
+        wide = share.reshape(*share.shape, *[1] * (part.ndim - share.ndim)) if share.ndim else share
+        mean = torch.lerp(mean, part, wide)
     return mean
+
+
+def outer_sum(parts: Sequence[Tensor]) -> Tensor:
+    """v_1[i] + v_2[j] + ... for all i, j, ...: one axis (the axes of the first) for each vector."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.unsqueeze(-1) + part
+    return total
 
 
 def nearest_simplex(x: Tensor) -> Tensor:

@@ -33,6 +33,10 @@ HELD = 0.2  # the share of the inputs that is held back
 QUICK: dict[str, Any] = {  # near the centre
     "steps": 300, "batch": 64, "lr": 3e-3, "eval_every": 25, "compile": "off", "alpha": 10.0,
 }  # fmt: skip
+FREE: dict[str, Any] = {  # for an average of models that write text, which no model of the pair has to go with
+    "learn": ("residual", "qk", "ov", "gains", "shares"), "two_sided": True, "optimizer": "muon", "lr": 0.015,
+}  # fmt: skip
+SAID = {"learn", "two_sided", "optimizer", "path", "paper"}  # who says one of these decides what learns, and how
 MODEST = {**QUICK, "steps": 100, "batch": 16}  # minutes on a CPU
 TEXTS, PICTURES = 250, 1000  # inputs that are made up on a CPU: words are slow to write
 
@@ -50,10 +54,11 @@ class Auto(Method):
     learned: Learned = field(default_factory=lambda: Learned(start=None, **MODEST))
 
     @classmethod
-    def fill(cls, sections: dict[str, Any], device: torch.device) -> None:
+    def fill(cls, sections: dict[str, Any], device: torch.device, *, merges: bool = False) -> None:
         quick = MODEST if device.type == "cpu" else QUICK
         if isinstance(given := sections.get("learned", {}), dict):
-            sections["learned"] = {"start": "identity", **quick, **given}
+            free = merges and not given.keys() & SAID
+            sections["learned"] = {"start": "identity", **quick, **(FREE if free else {}), **given}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,6 +69,10 @@ class Auto(Method):
     def exact(self) -> bool:
         return self.learned.exact
 
+    @property
+    def for_merges(self) -> bool:
+        return self.learned.for_merges
+
     def gathers(self, gathering: Gathering) -> bool:
         return gathering.folder is None
 
@@ -73,6 +82,19 @@ class Auto(Method):
             step = "give a --task, or leave the loss out"
             raise BadRecipe("learned.loss cannot be task without one", found="no task", next_step=step)
         return replace(self, learned=replace(learned, loss="agreement") if data is None else learned.resolve(data))
+
+    def suited(self, form: Checkpoint) -> Self:
+        from onebasin.moving.stacks import free_gains
+        from onebasin.tasks.task import LANGUAGE, head_of
+
+        learned, usual = self.learned, Learned(start=None, **MODEST)
+        if learned.learn != FREE["learn"]:
+            return self
+        if head_of(form) != LANGUAGE:
+            learned = replace(learned, **{x: getattr(usual, x) for x in FREE if getattr(learned, x) == FREE[x]})
+        elif not free_gains(form.spec):
+            learned = replace(learned, learn=tuple(x for x in learned.learn if x != "gains"))
+        return replace(self, learned=learned)
 
     def check(self, models: Sequence[Checkpoint]) -> None:
         self.learned.check(models)

@@ -58,6 +58,10 @@ class Learned(LearnedMatching, Method):
     def exact(self) -> bool:
         return self.paper.permutations != "soft" and not self.paper.scale  # norms see a scale through their eps
 
+    @property
+    def for_merges(self) -> bool:
+        return "shares" in self.learn
+
     def gathers(self, gathering: Gathering) -> bool:
         return self.start is not None
 

@@ -88,9 +88,14 @@ class Method(Options):
         """Whether the moved models compute what they did."""
         return True
 
+    @property
+    def for_merges(self) -> bool:
+        """Whether what it finds belongs to an average, and not to the models alone."""
+        return False
+
     @classmethod
-    def fill(cls, sections: dict[str, Any], device: torch.device) -> None:
-        """Put defaults that depend on the device into the sections of a recipe."""
+    def fill(cls, sections: dict[str, Any], device: torch.device, *, merges: bool = False) -> None:
+        """Put defaults that depend on the device into the sections of a recipe, or on whether it writes an average."""
 
     def gathers(self, gathering: Gathering) -> bool:
         """Whether the method has a use for how models come together."""
@@ -98,6 +103,10 @@ class Method(Options):
 
     def resolve(self, data: AnyTask | None) -> Self:
         """The options as they will be: what depends on the data is decided, so that a recipe records what ran."""
+        return self
+
+    def suited(self, form: Checkpoint) -> Self:
+        """Without defaults that are not for models like this one, which is in canonical form."""
         return self
 
     def check(self, models: Sequence[Checkpoint]) -> None:

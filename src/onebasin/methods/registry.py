@@ -65,10 +65,13 @@ def resolve_name(name: object, sections: dict[str, Any]) -> str:
     raise no_such_choice("method", list(names()), name)
 
 
-def read_method(name: str, sections: dict[str, Any], device: torch.device) -> Method:
-    """The method with the options of its section; sections that it uses are taken out of `sections`."""
+def read_method(name: str, sections: dict[str, Any], device: torch.device, *, merges: bool = False) -> Method:
+    """The method with the options of its section; sections that it uses are taken out of `sections`.
+
+    `merges` says that only an average is asked for.
+    """
     kind = methods()[name]
-    kind.fill(sections, device)
+    kind.fill(sections, device, merges=merges)
     section = sections.pop(name, {})
     if isinstance(section, dict):
         section = _with_preset(dict(section), name)

@@ -36,6 +36,17 @@ class Where:
     share: Tensor
     moves: tuple[Moves, ...]
 
+    def running(self, keys: Sequence[str], rows: Tensor | None = None) -> Tensor:
+        """What a running mean takes of every model: (M,), or where tensors have shares of their own, (M, L, ...).
+
+        With paces s model m counts for λ_m exp(s_m) over the sum of all: its share, where they are alike.
+        """
+        if not any(own.paces for own in self.moves):
+            return running_shares(self.share)
+        each = [own.pace(keys, rows) if own.paces else self.share.new_zeros(()) for own in self.moves]
+        odds = torch.stack(torch.broadcast_tensors(*each)).exp()
+        return running_shares(self.share.view(-1, *[1] * (odds.ndim - 1)) * odds)
+
 
 @dataclass(frozen=True)
 class Frozen:
@@ -99,7 +110,7 @@ class Block(nn.Module):
     def theta(self, where: Where) -> dict[str, Tensor]:
         """θ(λ) by the module's own names, with what else of it depends on λ."""
         given = [end.given(moves) for end, moves in zip(self._weights, where.moves, strict=True)]
-        made = self.shared.make(given, running_shares(where.share))
+        made = self.shared.make(given, [where.running(group.keys) for group in self.groups])
         return {**dict(zip(self.names, made, strict=True)), **dict.fromkeys(self.shares, where.share)}
 
     def forward(self, where: Where, *args: Any, **kwargs: Any) -> Any:
@@ -130,7 +141,7 @@ class Table(Block):
     def rows(self, where: Where, ids: Tensor) -> Tensor:
         """The rows `ids` of the table at λ."""
         rows = [end.rows(ids, moves) for end, moves in zip(self.ends, where.moves, strict=True)]  # type: ignore[operator]
-        return mixture(rows, running_shares(where.share)).to(self.run_as)
+        return mixture(rows, where.running(self.groups[0].keys, ids)).to(self.run_as)
 
     @property
     def length(self) -> int:

@@ -10,37 +10,55 @@ import torch
 from torch import Tensor, nn
 
 from onebasin.alignment import Alignment
+from onebasin.linalg import outer_sum
 from onebasin.maps import Map
 from onebasin.moving.latents import Latent
 from onebasin.moving.stacks import Gains, stacks
 from onebasin.spec import ModelSpec
 
-SCALE, GAINS = "scale", "gains"
+SCALE, GAINS, SHARES = "scale", "gains", "shares"
 LARGEST_SCALE = 4.0  # of a stream, and its inverse the least: smaller streams would drown in eps, and B with them
+
+Shapes = Mapping[str, Sequence[int]]
+NONE: Shapes = {}
 
 
 class Moves(NamedTuple):
-    """What moves a model: the maps of its stacks, a factor of its streams, and a factor (d,) of the gain of norms."""
+    """What moves a model: the maps of its stacks, a factor of its streams, and a factor (d,) of the gain of norms.
+
+    `paces` say by how much more than the model's share its numbers count, as logarithms: in a stored tensor that of an
+    entry is the sum of one for each of its rows, columns and further axes.
+    """
 
     maps: Mapping[str, Map]
     scale: Tensor | None
     gains: Mapping[str, Tensor]
+    paces: Mapping[str, Sequence[Tensor]]
+
+    def pace(self, keys: Sequence[str], rows: Tensor | None = None) -> Tensor:
+        """Of all entries of stored tensors of one shape (L, ...); or of the `rows` (n, T) of a single one."""
+        if rows is None:
+            return torch.stack([outer_sum(self.paces[key]) for key in keys])
+        first, *others = self.paces[keys[0]]
+        return outer_sum([first[rows], *others])
 
 
-STILL = Moves({}, None, {})
+STILL = Moves({}, None, {}, {})
 
 
 class Coordinates(nn.Module):
     """One parameter per part of a latent, named STACK/PART with | for dots; what is not learned of it are buffers.
 
-    The logarithms of the factors of streams and of gains are parameters, too.
+    The logarithms of the factors of streams and of gains, and the paces of stored tensors, are parameters, too.
     """
 
     def __init__(
-        self, latents: Mapping[str, Latent], gained: Sequence[Gains] = (), *, scaled: bool, dtype: torch.dtype
-    ) -> None:
+        self, latents: Mapping[str, Latent], gained: Sequence[Gains] = (), paced: Shapes = NONE, *, scaled: bool,
+        dtype: torch.dtype,
+    ) -> None:  # fmt: skip
+        """`paced` are the stored tensors that have shares of their own, with their shapes."""
         super().__init__()
-        self.latents, self.gained, self.scaled = dict(latents), tuple(gained), scaled
+        self.latents, self.gained, self.paced, self.scaled = dict(latents), tuple(gained), dict(paced), scaled
         for stack, latent in latents.items():
             for part, tensor in latent.start().items():
                 self.register_parameter(_name(stack, part), nn.Parameter(tensor.to(dtype)))
@@ -51,6 +69,8 @@ class Coordinates(nn.Module):
         for one in gained:
             logarithms = torch.zeros(len(one.norms), one.size, dtype=dtype)
             self.register_parameter(_name(one.name, GAINS), nn.Parameter(logarithms))
+        if paced:
+            self.register_parameter(SHARES, nn.Parameter(torch.zeros(sum(map(sum, paced.values())), dtype=dtype)))
 
     def parts(self, stack: str) -> dict[str, Tensor]:
         front = _name(stack, "")
@@ -60,7 +80,7 @@ class Coordinates(nn.Module):
     def forward(self) -> Moves:
         """The maps of the latents, differentiably."""
         maps = {stack: latent.map(self.parts(stack)) for stack, latent in self.latents.items()}
-        return Moves(maps, self._scale() if self.scaled else None, self.gains())
+        return Moves(maps, self._scale() if self.scaled else None, self.gains(), self.paces())
 
     def _scale(self) -> Tensor:
         """exp(s) for small s, within 1/4 and 4 for all."""
@@ -74,6 +94,13 @@ class Coordinates(nn.Module):
             factors = self.get_parameter(_name(one.name, GAINS)).exp()
             found |= dict(zip(one.norms, factors.unbind(0), strict=True))
         return found
+
+    def paces(self) -> dict[str, list[Tensor]]:
+        """Those of every stored tensor that has some, a vector for each axis."""
+        if not self.paced:
+            return {}
+        parts = iter(self.get_parameter(SHARES).split([size for shape in self.paced.values() for size in shape]))
+        return {key: [next(parts) for _ in shape] for key, shape in self.paced.items()}
 
     def settle(self) -> None:
         """Check that all charts hold where the latents are."""
@@ -107,6 +134,11 @@ class Coordinates(nn.Module):
     def learned_gains(self) -> dict[str, Tensor]:
         """`gains` in float64."""
         return {norm: factor.cpu().double() for norm, factor in self.gains().items()}
+
+    @torch.no_grad()
+    def learned_paces(self) -> dict[str, list[Tensor]]:
+        """`paces` in float64."""
+        return {key: [x.cpu().double().clone() for x in own] for key, own in self.paces().items()}
 
     def factor(self) -> float:
         """Of the streams; one where they are not scaled."""

@@ -20,6 +20,7 @@ from onebasin.linalg import mixture, running_shares
 from onebasin.moving.blocks import Block, Where
 from onebasin.tasks.losses import chances, losses_of
 from onebasin.tasks.task import IGNORED
+from onebasin.tasks.teachers import told, writers
 
 CHUNK = 2**26  # logits in memory at once: 256 MB in float32
 
@@ -32,6 +33,10 @@ class Taught:
     ends: Sequence[Where]
     states: Sequence[Tensor]
     counted: Tensor
+    written: Tensor | None = None  # the tokens (n, T), where models that write text are weighed by them
+
+
+Theta = dict[str, Tensor]
 
 
 class Head(Block):
@@ -65,11 +70,22 @@ class Head(Block):
             return by_labels, (target.flatten() != IGNORED, target.flatten())
         with torch.no_grad():
             heads = [self.theta(end) for end in target.ends]
+            shares = self._shares(heads, target)
         states = (x.flatten(0, -2) for x in target.states)
-        return partial(by_teachers, heads, running_shares(target.share.float())), (target.counted.flatten(), *states)
+        return partial(by_teachers, heads), (target.counted.flatten(), shares, *states)
 
-
-Theta = dict[str, Tensor]
+    def _shares(self, heads: Sequence[Theta], target: Taught) -> Tensor:
+        """What a running mean takes of every teacher, for each token: (n T, M)."""
+        if target.written is None:
+            return running_shares(target.share.float()).expand(target.counted.numel(), -1)
+        size, ids = max(1, CHUNK // self.classes), target.written[:, 1:].flatten()
+        each = []
+        for head, states in zip(heads, target.states, strict=True):
+            pieces = zip(states[:, :-1].flatten(0, -2).split(size), ids.split(size), strict=True)
+            found = torch.cat([told(chances(logits(head, x)), own) for x, own in pieces])
+            each.append(found.view(len(target.written), -1))
+        found = writers(each, target.counted, target.share.float())
+        return running_shares(found).flatten(1).T
 
 
 def logits(theta: Theta, states: Tensor) -> Tensor:
@@ -82,11 +98,11 @@ def by_labels(theta: Theta, states: Tensor, counted: Tensor, labels: Tensor) -> 
 
 
 def by_teachers(
-    heads: Sequence[Theta], shares: Tensor, theta: Theta, states: Tensor, counted: Tensor, *taught: Tensor
+    heads: Sequence[Theta], theta: Theta, states: Tensor, counted: Tensor, shares: Tensor, *taught: Tensor
 ) -> Tensor:
     """The sum of the divergences from what the teachers say together."""
     with torch.no_grad():
-        target = mixture([chances(logits(head, x)) for head, x in zip(heads, taught, strict=True)], shares)
+        target = mixture([chances(logits(head, x)) for head, x in zip(heads, taught, strict=True)], shares.T)
     return (losses_of(logits(theta, states), target) * counted).sum()
 
 

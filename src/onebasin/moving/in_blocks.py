@@ -20,7 +20,7 @@ from onebasin.moving.head import Head, Taught, head_of
 from onebasin.moving.running import Given, Running, model_of
 from onebasin.moving.weights import Kept
 from onebasin.processes.world import World
-from onebasin.tasks import Measure
+from onebasin.tasks import LANGUAGE, Measure
 from onebasin.tasks.losses import attended
 
 
@@ -92,13 +92,14 @@ class InBlocks(Running):
         loss: Tensor = self.head(where, states, target)
         return loss
 
-    def taught(self, ends: Sequence[Where], given: Given, share: Tensor) -> Tensor | Taught:
+    def taught(self, ends: Sequence[Where], given: Given, share: Tensor, kind: str) -> Tensor | Taught:
         """As ever, or where there are many logits, what they are made of."""
         states = [self._states(end, given) for end in ends]
         found = [x for x in states if x is not None]
         if len(found) < len(ends):
-            return super().taught(ends, given, share)
-        return Taught(share, ends, found, attended(given, found[0][..., 0]))
+            return super().taught(ends, given, share, kind)
+        written = given["input_ids"] if kind == LANGUAGE else None
+        return Taught(share, ends, found, attended(given, found[0][..., 0]), written)
 
     def _states(self, where: Where, given: Given) -> Tensor | None:
         """What enters the head, if the logits are many and nothing but the head makes them."""

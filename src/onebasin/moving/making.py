@@ -20,7 +20,7 @@ from onebasin.moving.weights import put_together
 
 BETWEEN = -1  # in place of the number of a model
 Parts = Sequence[Sequence[Sequence[Given]]]  # of every model, group and layout
-Make = Callable[[Parts, Tensor], list[Tensor]]
+Make = Callable[[Parts, Sequence[Tensor]], list[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Making:
     dtype: torch.dtype
     run_as: torch.dtype
 
-    def __call__(self, given: Parts, shares: Tensor) -> list[Tensor]:
-        """The parameters, from the parts of every model's groups and the running shares (M,)."""
+    def __call__(self, given: Parts, shares: Sequence[Tensor]) -> list[Tensor]:
+        """The parameters, from the parts of every model's groups and the running shares (M,) or (M, L, ...) of each."""
         ends = [put_together(own, x, self.dtype) for own, x in zip(self.layouts, given, strict=True)]
-        between = [mixture(same, shares) for same in zip(*ends, strict=True)]
+        between = [mixture(same, own) for own, *same in zip(shares, *ends, strict=True)]
         rows = {(end, i) for end, i, _ in self.places}
         apart = {(end, i): (between if end == BETWEEN else ends[end])[i].unbind(0) for end, i in rows}
         return [apart[end, i][row].to(self.run_as) for end, i, row in self.places]

@@ -16,12 +16,12 @@ from transformers import PreTrainedModel
 
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.checkpoint.stock import stock_model
-from onebasin.linalg import mixture, running_shares
 from onebasin.moving.blocks import Block, Frozen, Where, table_of
 from onebasin.moving.head import Taught
 from onebasin.paths.circuit import circuit_model
 from onebasin.tasks import Measure
-from onebasin.tasks.losses import believed, mean, said, scores
+from onebasin.tasks.losses import mean, said, scores
+from onebasin.tasks.teachers import together
 
 Given = dict[str, Any]
 
@@ -50,10 +50,9 @@ class Running(nn.Module):
         assert isinstance(target, Tensor)
         return mean(*scores(self._outputs(where, given), given, target, self.loss))
 
-    def taught(self, ends: Sequence[Where], given: Given, share: Tensor) -> Tensor | Taught:
-        """What is said at several places, mixed by shares: chances in place of logits, or a matrix of cosines."""
-        each = [believed(self._outputs(end, given), given) for end in ends]
-        return mixture(each, running_shares(share.float()))
+    def taught(self, ends: Sequence[Where], given: Given, share: Tensor, kind: str) -> Tensor | Taught:
+        """What is said at several places together: chances in place of logits, or a matrix of cosines."""
+        return together([self._outputs(end, given) for end in ends], given, share, kind)
 
     def theta(self, where: Where) -> dict[str, Tensor]:
         """All of θ(λ), by the model's own parameter names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -11,26 +11,32 @@ from torch import Tensor, nn
 
 from onebasin.canonical.rewrites import untie
 from onebasin.checkpoint import Checkpoint
-from onebasin.checkpoint.stock import stock_model
+from onebasin.checkpoint.stock import source_key, stock_model
+from onebasin.checkpoint.views import shown
 from onebasin.errors import Incompatible
-from onebasin.linalg import mixture, running_shares
+from onebasin.linalg import mixture, outer_sum, running_shares
 from onebasin.paths.points import Point, point
 
 Numbers = dict[str, Tensor]
 Shares = float | Sequence[float]
+Paces = Mapping[str, Sequence[Tensor]]
 
 
 class FactorPath:
-    """θ(λ) = Σ λ_m θ_m, tensor by tensor: every point is a stock checkpoint."""
+    """θ(λ) = Σ λ_m θ_m, tensor by tensor: every point is a stock checkpoint.
+
+    With `paces`, one mapping of stored tensors for each model, the shares of an entry are λ_m exp(s_m) over their sum:
+    it goes the same way from model to model at a pace of its own.  s_m is a sum of numbers of its row, column, ...
+    """
 
     name: ClassVar[str] = "factor"
 
-    def __init__(self, *models: Checkpoint) -> None:
+    def __init__(self, *models: Checkpoint, paces: Sequence[Paces] = ()) -> None:
         if len({model.spec.tied for model in models}) > 1:
             models = tuple(untie(model) for model in models)
         for model in models[1:]:
             check_same_tensors(models[0], model)
-        self.models = models
+        self.models, self.paces = models, paces
         self._built: tuple[torch.dtype, torch.device, nn.Module, list[Numbers]] | None = None
 
     def at(self, shares: Shares) -> Checkpoint:
@@ -38,12 +44,25 @@ class FactorPath:
         place, first = point(shares, len(self.models)), self.models[0]
 
         def between(leaf: str) -> Tensor:
-            total = place[0] * first[leaf]
-            for share, model in zip(place[1:], self.models[1:], strict=True):
+            own = first.spec.leaves[leaf]
+            shares = [shown(x, own) if isinstance(x, Tensor) else x for x in self.shares_of(own.key, place)]
+            total = shares[0] * first[leaf]
+            for share, model in zip(shares[1:], self.models[1:], strict=True):
                 total += share * model[leaf]
             return total
 
         return first.derive({leaf: partial(between, leaf) for leaf in first})
+
+    def shares_of(self, key: str, place: Point) -> Sequence[float | Tensor]:
+        """Those of a stored tensor at λ: one for each model, or where it has paces, one for each of its entries."""
+        if not any(key in own for own in self.paces):
+            return place
+        counts: list[float | Tensor] = [
+            share * outer_sum(own[key]).exp() if key in own else share
+            for share, own in zip(place, self.paces, strict=True)
+        ]
+        total = sum(counts)
+        return [count / total for count in counts]
 
     def model(
         self, shares: Shares, dtype: torch.dtype = torch.float32, device: str | torch.device = "cpu"
@@ -59,11 +78,13 @@ class FactorPath:
             self._built = (dtype, device, self._build(dtype).to(device), ends)
         _, _, model, ends = self._built
         self._move(model, place)
-        running = running_shares(torch.tensor(place, dtype=torch.float64))
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if name in ends[0]:
                     parts = [end[name] for end in ends]
+                    own = self.shares_of(source_key(self.models[0].spec, name), place)
+                    wide = [torch.as_tensor(share, dtype=torch.float64) for share in own]
+                    running = running_shares(torch.stack(torch.broadcast_tensors(*wide)))
                     parameter.copy_(mixture(parts, running.to(parts[0])))
         return model
 

@@ -53,7 +53,7 @@ def parse(document: Any, settings: Iterable[str] = (), *, base: Path = Path()) -
     kind = VERBS[_take(document, "verb", tuple(VERBS))]
     if issubclass(kind, Aligning):
         _check_keys(document, kind)
-        _read_method(document)
+        _read_method(document, merges=kind is Merge)
     _spell_out_number(document, kind)
     recipe = read_section(kind, document)
     return _placed(recipe, lambda name: _model(base, name), lambda name: str(base / as_path(name)))
@@ -111,7 +111,7 @@ def _check_keys(document: dict[str, Any], kind: type[Aligning]) -> None:
             raise unknown_key(str(key), here, [*all_keys(kind), *methods(), *inner])
 
 
-def _read_method(document: dict[str, Any]) -> None:
+def _read_method(document: dict[str, Any], *, merges: bool) -> None:
     """The method, by its name or by its sections, in place of these; none where nothing names one."""
     sections = {name: document.pop(name) for name in methods() if name in document}
     if not sections and isinstance(universe := document.get("universe"), dict) and "folder" in universe:
@@ -123,7 +123,7 @@ def _read_method(document: dict[str, Any]) -> None:
     if name is None:
         return
     device = pick_device(convert(Device, document.get("device", "auto"), "device"))
-    document["method"] = method = read_method(resolve_name(name, sections), sections, device)
+    document["method"] = method = read_method(resolve_name(name, sections), sections, device, merges=merges)
     for section in sections:
         raise BadRecipe(
             f"{section} is of no use to the method {method.name}", next_step="leave it out, or choose another method"

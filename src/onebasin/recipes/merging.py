@@ -32,7 +32,7 @@ class Merging:
         """Folder inside the output -> checkpoint."""
         if HEALED in self.trained:
             return {"": self.trained[HEALED]}
-        return parts_of(plan.alignment[0], aligned.models, aligned.reason)
+        return parts_of(plan.alignment[0], aligned.models, aligned.reason, aligned.paces)
 
 
 def complete(plan: Plan, aligned: Aligned, world: World, tick: Tick = silent) -> tuple[Plan, Aligned, Merging]:
@@ -50,7 +50,13 @@ def with_share(plan: Plan, aligned: Aligned, world: World, tick: Tick = silent) 
     assert plan.samples.choose is not None
     tick("choosing the share of B")
     size = recipe.task.batch_size if recipe.task else BATCH
-    path = measure(FactorPath(*aligned.models), plan.samples.choose, SHARES, batch_size=size, device=plan.device)
+    path = measure(
+        FactorPath(*aligned.models, paces=aligned.paces),
+        plan.samples.choose,
+        SHARES,
+        batch_size=size,
+        device=plan.device,
+    )
     assert isinstance(path, Curve)
     lowest = min(range(SHARES), key=lambda i: path.evaluations[i].loss)
     share = world.agreed(path.shares[lowest], plan.device)
@@ -82,7 +88,7 @@ def healed(plan: Plan, aligned: Aligned, world: World, tick: Tick = silent) -> t
 
 def starts(plan: Plan, recipe: Merge, aligned: Aligned) -> dict[str, Checkpoint]:
     """What is trained, by the names of rows: the average, and to compare all models and their plain average."""
-    found = {HEALED: FactorPath(*aligned.models).at(recipe.lambdas)}
+    found = {HEALED: FactorPath(*aligned.models, paces=aligned.paces).at(recipe.lambdas)}
     if recipe.heal is None or not recipe.heal.compare:
         return found
     found |= {after(row): model for row, model in zip(members(recipe), plan.models, strict=True)}

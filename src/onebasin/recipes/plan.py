@@ -22,6 +22,7 @@ from onebasin.methods.method import Method, Tick, silent
 from onebasin.methods.registry import default_method, read_method
 from onebasin.options import write_section
 from onebasin.paths import FactorPath, path_between
+from onebasin.paths.factor import Paces
 from onebasin.processes.devices import for_float64, pick_device
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
 from onebasin.recipes.samples import Samples, samples_of
@@ -126,10 +127,11 @@ def _plan_alignment(
     models, method, because = ensemble.models, recipe.method, None
     if method is None:
         name, because = default_method(models[0].spec, task=data is not None)
-        method = read_method(name, {}, device)
+        method = read_method(name, {}, device, merges=isinstance(recipe, Merge))
     method.check(models)
-    method = method.resolve(data)
+    method = method.resolve(data).suited(ensemble.forms[0])
     recipe = replace(recipe, method=method)
+    check_average(recipe)
     samples = samples_of(data, recipe, method) if isinstance(recipe, Merge) else Samples()
     if recipe.universe is not None and recipe.universe.folder is not None:
         load_universe(recipe.universe.folder, models)
@@ -144,16 +146,25 @@ def _plan_alignment(
     memory = memory_of(ensemble.spec, method.work(ensemble.spec), len(ensemble))
     check_memory(memory)
     gauge = describe_gauge(reason)
-    return Plan(recipe, models, data, device, ensemble, gauge, writes, memory, because, overwrite, samples)
+    return Plan(recipe, models, data, device, ensemble, gauge, writes, memory, because, overwrite, samples=samples)
 
 
-def parts_of(recipe: Align | Merge, models: Sequence[Checkpoint], reason: str | None) -> dict[str, Checkpoint]:
+def parts_of(
+    recipe: Align | Merge, models: Sequence[Checkpoint], reason: str | None, paces: Sequence[Paces] = ()
+) -> dict[str, Checkpoint]:
     """Folder inside the output -> checkpoint, for models in one gauge; `reason` is why that is not A's own."""
     if isinstance(recipe, Merge):
-        return {"": FactorPath(*models).at(recipe.lambdas)}
+        return {"": FactorPath(*models, paces=paces).at(recipe.lambdas)}
     if reason is None and len(models) == 2:
         return {"": models[1]}
     return {letter(i).lower(): model for i, model in enumerate(models) if i or reason is not None}
+
+
+def check_average(recipe: Align | Merge) -> None:
+    """Refuse to write models alone where what is learned belongs to their average."""
+    if isinstance(recipe, Align) and recipe.write.out is not None and recipe.method and recipe.method.for_merges:
+        step = "merge the models, or leave shares out of learned.learn"
+        raise BadRecipe("align writes no average, and the shares of tensors belong to one", next_step=step)
 
 
 def _check_out(recipe: Recipe, nbytes: int, overwrite: bool) -> None:

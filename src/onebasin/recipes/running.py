@@ -32,7 +32,7 @@ from onebasin.recipes.document import plain
 from onebasin.recipes.measuring import judge
 from onebasin.recipes.merging import Merging, complete
 from onebasin.recipes.notes import keep_warnings
-from onebasin.recipes.plan import Plan, prepare
+from onebasin.recipes.plan import Plan, check_average, prepare
 from onebasin.recipes.recipe import Align, Barrier, Merge, Model, Recipe
 from onebasin.recipes.state import check_dependencies, check_state, kept_state
 from onebasin.report import plot
@@ -167,6 +167,7 @@ def write(plan: Plan, aligned: Aligned, tick: Tick = silent, made: Merging = ALO
     Returns the certificate; a merged model is measured as it was written, and its scores are part of it.
     """
     recipe, _ = plan.alignment
+    check_average(recipe)
     out, parts = Path(str(recipe.write.out)), made.parts(plan, aligned)
     with whole_folder(out, overwrite=plan.overwrite) as partial:
         for folder, part in parts.items():
