@@ -30,6 +30,9 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="Rows measured side by side, each in a process.", show_default="8 on a GPU, else 1"),
     ] = None,
+    limit_minutes: Annotated[
+        float | None, typer.Option(min=0, help="End after so long; the same command goes on from there.")
+    ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List all names and exit.")] = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -57,7 +60,8 @@ def reproduce(
         from onebasin.processes.devices import pick_device
         from onebasin.reproduce.running import reproduce as make
 
-        report = make(entry, budget, seeds, out, data, pick_device(device or "auto"), watched.tick, at_once)
+        where = pick_device(device or "auto")
+        report = make(entry, budget, seeds, out, data, where, watched.tick, at_once, limit_minutes)
     if json:
         print_json(report)
     else:
@@ -71,4 +75,6 @@ def _print(report: dict[str, Any], out: Path) -> None:
     print_table(HEADER, [cells(line) for line in report["table"]], left=HEADER[:2])
     for row, why in report["failed"].items():
         console.print(f"not measured: {row}: {why}")
+    if report["measured"] + len(report["failed"]) < report["of"]:
+        console.print(f"{report['measured']} of {report['of']} rows are measured; the same command goes on")
     console.print(f"{report['differs']}\nwritten to {out}")

@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -27,19 +27,21 @@ from onebasin.ensemble.words import letter
 from onebasin.errors import Incompatible, NotExpressible
 from onebasin.spec import ModelSpec
 from onebasin.widening.pair import growth, one_size
-from onebasin.widening.widen import widen_forms
+from onebasin.widening.widen import Fills, widen_forms
 
 
 @dataclass(frozen=True)
 class Ensemble:
     """`models` as they were opened, and their canonical `forms`, which have one size; lazily, leaf by leaf.
 
-    `tables` are those of the forms before the smaller ones were widened.
+    `tables` are those of the forms before the smaller ones were widened; `fills` say what their additional units and
+    heads are, where that is not nothing.
     """
 
     models: tuple[Checkpoint, ...]
     forms: tuple[Checkpoint, ...]
     tables: tuple[ModelSpec, ...]
+    fills: tuple[Fills, ...] = ()
 
     @classmethod
     def of(cls, models: Sequence[Checkpoint]) -> Ensemble:
@@ -62,6 +64,11 @@ class Ensemble:
     def spec(self) -> ModelSpec:
         """The table that all forms share."""
         return self.forms[0].spec
+
+    @property
+    def widened(self) -> bool:
+        """Whether some of the models are smaller than others."""
+        return any(form.spec is not table for form, table in zip(self.forms, self.tables, strict=True))
 
     @cached_property
     def emphasis(self) -> dict[str, float]:
@@ -117,17 +124,22 @@ class Ensemble:
 
         On the CPU nothing stays: the system keeps files that were read.  Models that are widened are made there.
         """
-        widened = any(form.spec is not table for form, table in zip(self.forms, self.tables, strict=True))
-        place = torch.device("cpu" if widened else device)
+        place = torch.device("cpu" if self.widened else device)
         with ExitStack() as stack:
             for model in self.models:
                 stack.enter_context(model.store.resting(place, 0 if place.type == "cpu" else room / len(self)))
             yield
 
-    def form_of(self, model: Checkpoint) -> Checkpoint:
-        """Another model like these in canonical form and of their size, such as a later checkpoint of one of them."""
+    def filled(self, fills: Sequence[Fills]) -> Ensemble:
+        """The same models, the smaller ones widened with these in place of nothing."""
+        narrow = [canonicalize(model).checkpoint for model in self.models]
+        return replace(self, forms=widen_forms(narrow, fills), fills=tuple(fills))
+
+    def form_of(self, model: Checkpoint, which: int = 1) -> Checkpoint:
+        """Another model like model `which` in canonical form and of the common size, such as a later checkpoint."""
         check_pair(self.models[0], model, "the other model")
-        _, form = widen_forms((self.forms[0], canonicalize(model).checkpoint))
+        fills = ({}, self.fills[which]) if self.fills else ()
+        _, form = widen_forms((self.forms[0], canonicalize(model).checkpoint), fills)
         check_families((self.forms[0], form))
         return form
 

@@ -75,7 +75,8 @@ class Auto(Method):
         return replace(self, learned=replace(learned, loss="agreement") if data is None else learned.resolve(data))
 
     def check(self, models: Sequence[Checkpoint]) -> None:
-        self.learned.check(models)
+        for method in (self.weight, self.learned):
+            method.check(models)
 
     def why_canonical(self, spec: ModelSpec) -> str | None:
         return self.learned.why_canonical(spec)
