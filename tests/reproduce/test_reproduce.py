@@ -147,7 +147,8 @@ def test_the_list(cli, monkeypatch):
     monkeypatch.undo()
     code, out, _ = cli("reproduce", "--list")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()[1:]] == list(registry.ENTRIES)
+    assert [line.split()[0] for line in out.splitlines()[1:-1]] == list(registry.ENTRIES)
+    assert all(float(line.split()[-1]) > 0 for line in out.splitlines()[1:-1])  # minutes
 
 
 def test_every_entry_has_a_plan_for_every_budget(monkeypatch):

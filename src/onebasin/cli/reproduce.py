@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,9 @@ from onebasin.cli.output import console, print_json, print_table
 from onebasin.cli.recipe import Device, Json
 from onebasin.cli.watching import LogFile, Quiet, Verbose, Watching, watch
 from onebasin.errors import OnebasinError
+
+if TYPE_CHECKING:
+    from onebasin.reproduce.plan import Entry
 
 
 def reproduce(
@@ -33,7 +37,7 @@ def reproduce(
     limit_minutes: Annotated[
         float | None, typer.Option(min=0, help="End after so long; the same command goes on from there.")
     ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List all names and exit.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List all names, and how long each takes, and exit.")] = False,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -47,8 +51,7 @@ def reproduce(
     from onebasin.reproduce.registry import ENTRIES, entry_of
 
     if listed:
-        print_table(("name", "what it is"), [(entry.name, entry.title) for entry in ENTRIES.values()],
-                    left=("name", "what it is"))  # fmt: skip
+        _print_list(ENTRIES.values(), seeds)
         return
     if name is None or out is None:
         raise OnebasinError(
@@ -66,6 +69,15 @@ def reproduce(
         print_json(report)
     else:
         _print(report, out)
+
+
+def _print_list(entries: Iterable[Entry], seeds: int) -> None:
+    from onebasin.reproduce.foretelling import minutes
+
+    rows = [(entry.name, entry.title, f"{minutes(entry.plan('small', seeds)):.0f}") for entry in entries]
+    left = ("name", "what it is")
+    print_table((*left, "minutes of small"), rows, left=left)
+    console.print(f"minutes on one H200, foretold, with --seeds {seeds}; entries in one folder share their models")
 
 
 def _print(report: dict[str, Any], out: Path) -> None:

@@ -18,6 +18,7 @@ from onebasin.checkpoint import whole_folder
 from onebasin.demo.training import no_bars
 from onebasin.methods.method import Tick, silent
 from onebasin.reproduce.data import needed, prepare, read
+from onebasin.reproduce.foretelling import AT_ONCE
 from onebasin.reproduce.folder import MADE, MODELS, check_folder, discard, found_before, trained_before, write_json
 from onebasin.reproduce.models import fresh
 from onebasin.reproduce.parts import renew
@@ -26,8 +27,6 @@ from onebasin.reproduce.plan import Entry, Member, Plan, Row, Training
 from onebasin.reproduce.tables import draw, report_of, table_of
 from onebasin.reproduce.training import train
 from onebasin.reproduce.workers import Result, attempt, processes, result_of
-
-AT_ONCE = 8  # rows measured side by side on a GPU
 
 
 def reproduce(
