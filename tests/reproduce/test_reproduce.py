@@ -10,7 +10,9 @@ import pytest
 from helpers.reproducing import GROUP, SMALL, plan
 from onebasin.errors import Stopped
 from onebasin.reproduce import data, registry, running, workers
+from onebasin.reproduce.pausing import Clock
 from onebasin.reproduce.plan import BUDGETS
+from onebasin.reproduce.training import SideBySide
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +84,34 @@ def test_a_run_that_is_stopped_leaves_a_whole_report_and_goes_on(cli, tmp_path, 
     assert made(cli, out, "--seeds", 1)[1]["measured"] == 2
 
 
+def test_a_run_with_a_time_to_end_at_keeps_what_is_done_and_goes_on(cli, tmp_path, monkeypatch):
+    out, left = tmp_path / "out", Clock.left
+    monkeypatch.setattr(Clock, "left", lambda self: 0.0 if (out / "rows").exists() else left(self))
+    text, report = made(cli, out, "--seeds", 1, "--limit-minutes", 5)
+    assert (report["measured"], report["of"], report["failed"]) == (1, 2, {})
+    assert "1 of 2 rows are measured; the same command goes on" in text
+    monkeypatch.setattr(Clock, "left", left)
+    assert made(cli, out, "--seeds", 1)[1]["measured"] == 2
+
+
+def test_training_that_is_half_done_goes_on_where_it_was(cli, tmp_path, monkeypatch):
+    longer = replace(SMALL, plan=lambda budget, seeds: plan(budget, seeds, steps=60))
+    monkeypatch.setattr(registry, "ENTRIES", {"small": longer})
+    _, whole = made(cli, tmp_path / "whole", "--seeds", 1)
+    out, left = tmp_path / "out", iter([None, None, 0.0])  # before training, after its first step, after its 51st
+    monkeypatch.setattr(Clock, "left", lambda self: next(left, None))
+    _, report = made(cli, out, "--seeds", 1, "--limit-minutes", 5)
+    assert report["measured"] == 0
+    assert [file.name for file in (out / "paused").iterdir()] == ["small-0.safetensors"]
+    assert not list((out / "models").iterdir())
+    real, steps = SideBySide.backward, []
+    monkeypatch.setattr(SideBySide, "backward", lambda *given: steps.append(1) or real(*given))
+    _, report = made(cli, out, "--seeds", 1)
+    assert len(steps) == 60 - 51
+    assert not list((out / "paused").iterdir())
+    assert [line["paths"] for line in report["table"]] == [line["paths"] for line in whole["table"]]
+
+
 def test_data_that_are_not_there_are_asked_for_before_any_work(cli, tmp_path):
     code, _, err = cli("reproduce", "small", "--budget", "paper", "-o", tmp_path / "out", "--data", tmp_path)
     assert code == 2
@@ -117,7 +147,8 @@ def test_the_list(cli, monkeypatch):
     monkeypatch.undo()
     code, out, _ = cli("reproduce", "--list")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()[1:]] == list(registry.ENTRIES)
+    assert [line.split()[0] for line in out.splitlines()[1:-1]] == list(registry.ENTRIES)
+    assert all(float(line.split()[-1]) > 0 for line in out.splitlines()[1:-1])  # minutes
 
 
 def test_every_entry_has_a_plan_for_every_budget(monkeypatch):

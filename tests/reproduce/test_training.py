@@ -13,6 +13,7 @@ from onebasin.methods.method import silent
 from onebasin.reproduce.batches import jitter
 from onebasin.reproduce.data import normalised
 from onebasin.reproduce.models import fresh
+from onebasin.reproduce.pausing import OutOfTime, Progress
 from onebasin.reproduce.plan import Course
 from onebasin.reproduce.training import CLIP, Best, SideBySide, rate, train
 
@@ -118,6 +119,31 @@ def test_training_can_be_repeated_and_depends_on_the_seed(kind):
         assert weights[0].equal(weights[1])
         assert not weights[0].equal(weights[2])
         assert a.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("kind", [VIT, {**GPT2, "dropout": 0.3}], ids=lambda kind: kind["kind"])
+def test_a_pause_changes_nothing(tmp_path, kind):
+    """With dropout, the best kept by validation, and an optimiser that remembers."""
+    course = Course(70, 4, 1e-2, 1e-3, "l2", eval_every=10, patience=0 if kind is VIT else 9)
+
+    def run(progress, tick=silent):
+        begun = models(kind)
+        return train(begun, data(kind), kind.get("length"), course, (0, 1), CPU, tick, progress)
+
+    def stops(step, done=0, total=0):
+        if done > 50:
+            raise OutOfTime
+
+    whole = run(None)
+    progress = Progress(tmp_path / "paused" / "one.safetensors", {"lr": 1})
+    with pytest.raises(OutOfTime):
+        run(progress, stops)
+    torch.rand(5)  # something else happens
+    other = run(Progress(progress.file, {"lr": 2}))  # another training does not take it for its own
+    for a, b, c in zip(whole, run(progress), other, strict=True):
+        for x, y, z in zip(a.parameters(), b.parameters(), c.parameters(), strict=True):
+            assert x.equal(y)
+            assert kind is not VIT or x.equal(z)
 
 
 def test_the_rate_warms_up_and_ends_near_nothing():

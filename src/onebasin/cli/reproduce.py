@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,9 @@ from onebasin.cli.output import console, print_json, print_table
 from onebasin.cli.recipe import Device, Json
 from onebasin.cli.watching import LogFile, Quiet, Verbose, Watching, watch
 from onebasin.errors import OnebasinError
+
+if TYPE_CHECKING:
+    from onebasin.reproduce.plan import Entry
 
 
 def reproduce(
@@ -30,7 +34,10 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="Rows measured side by side, each in a process.", show_default="8 on a GPU, else 1"),
     ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List all names and exit.")] = False,
+    limit_minutes: Annotated[
+        float | None, typer.Option(min=0, help="End after so long; the same command goes on from there.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List all names, and how long each takes, and exit.")] = False,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -44,8 +51,7 @@ def reproduce(
     from onebasin.reproduce.registry import ENTRIES, entry_of
 
     if listed:
-        print_table(("name", "what it is"), [(entry.name, entry.title) for entry in ENTRIES.values()],
-                    left=("name", "what it is"))  # fmt: skip
+        _print_list(ENTRIES.values(), seeds)
         return
     if name is None or out is None:
         raise OnebasinError(
@@ -57,11 +63,21 @@ def reproduce(
         from onebasin.processes.devices import pick_device
         from onebasin.reproduce.running import reproduce as make
 
-        report = make(entry, budget, seeds, out, data, pick_device(device or "auto"), watched.tick, at_once)
+        where = pick_device(device or "auto")
+        report = make(entry, budget, seeds, out, data, where, watched.tick, at_once, limit_minutes)
     if json:
         print_json(report)
     else:
         _print(report, out)
+
+
+def _print_list(entries: Iterable[Entry], seeds: int) -> None:
+    from onebasin.reproduce.foretelling import minutes
+
+    rows = [(entry.name, entry.title, f"{minutes(entry.plan('small', seeds)):.0f}") for entry in entries]
+    left = ("name", "what it is")
+    print_table((*left, "minutes of small"), rows, left=left)
+    console.print(f"minutes on one H200, foretold, with --seeds {seeds}; entries in one folder share their models")
 
 
 def _print(report: dict[str, Any], out: Path) -> None:
@@ -71,4 +87,6 @@ def _print(report: dict[str, Any], out: Path) -> None:
     print_table(HEADER, [cells(line) for line in report["table"]], left=HEADER[:2])
     for row, why in report["failed"].items():
         console.print(f"not measured: {row}: {why}")
+    if report["measured"] + len(report["failed"]) < report["of"]:
+        console.print(f"{report['measured']} of {report['of']} rows are measured; the same command goes on")
     console.print(f"{report['differs']}\nwritten to {out}")

@@ -126,7 +126,7 @@ class Aligned(Shared):
         It can be averaged with `models[0]`.  A live model comes back as a live model of its class, everything else as a
         checkpoint.
         """
-        form = self.moves[which](self.ensemble.form_of(opened(source)))
+        form = self.moves[which](self.ensemble.form_of(opened(source), which))
         (_, moved), _ = self.ensemble.in_one_gauge((self.forms[0], form), self.reason)
         return moved if isinstance(source, str | Path | Checkpoint) else live(moved)
 

@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -28,19 +28,21 @@ from onebasin.errors import Incompatible, NotExpressible
 from onebasin.labels.pairs import in_one_labelling, is_cut
 from onebasin.spec import ModelSpec
 from onebasin.widening.pair import growth, one_size
-from onebasin.widening.widen import widen_forms
+from onebasin.widening.widen import Fills, widen_forms
 
 
 @dataclass(frozen=True)
 class Ensemble:
     """`models` with the labels of the first, and their canonical `forms`, which have one size; lazily, leaf by leaf.
 
-    `tables` are those of the forms before the smaller ones were widened.
+    `tables` are those of the forms before the smaller ones were widened; `fills` say what their additional units and
+    heads are, where that is not nothing.
     """
 
     models: tuple[Checkpoint, ...]
     forms: tuple[Checkpoint, ...]
     tables: tuple[ModelSpec, ...]
+    fills: tuple[Fills, ...] = ()
 
     @classmethod
     def of(cls, models: Sequence[Checkpoint]) -> Ensemble:
@@ -63,6 +65,11 @@ class Ensemble:
     def spec(self) -> ModelSpec:
         """The table that all forms share."""
         return self.forms[0].spec
+
+    @property
+    def widened(self) -> bool:
+        """Whether some of the models are smaller than others."""
+        return any(form.spec is not table for form, table in zip(self.forms, self.tables, strict=True))
 
     @cached_property
     def emphasis(self) -> dict[str, float]:
@@ -120,21 +127,26 @@ class Ensemble:
 
         On the CPU nothing stays: the system keeps files that were read.  Models that are widened are made there.
         """
-        widened = any(form.spec is not table for form, table in zip(self.forms, self.tables, strict=True))
-        place = torch.device("cpu" if widened else device)
+        place = torch.device("cpu" if self.widened else device)
         with ExitStack() as stack:
             for model in self.models:
                 stack.enter_context(model.store.resting(place, 0 if place.type == "cpu" else room / len(self)))
             yield
 
-    def form_of(self, model: Checkpoint) -> Checkpoint:
-        """Another model like these in canonical form and of their size, such as a later checkpoint of one of them."""
+    def filled(self, fills: Sequence[Fills]) -> Ensemble:
+        """The same models, the smaller ones widened with these in place of nothing."""
+        narrow = [canonicalize(model).checkpoint for model in self.models]
+        return replace(self, forms=widen_forms(narrow, fills), fills=tuple(fills))
+
+    def form_of(self, model: Checkpoint, which: int = 1) -> Checkpoint:
+        """Another model like model `which` in canonical form and of the common size, such as a later checkpoint."""
         check_pair(self.models[0], model, "the other model")
         first, model = in_one_labelling((self.models[0], model))
         if first is not self.models[0]:
             step = "align the model itself, with the others"
             raise Incompatible("The other model has fewer positions than the models it goes with", next_step=step)
-        _, form = widen_forms((self.forms[0], canonicalize(model).checkpoint))
+        fills = ({}, self.fills[which]) if self.fills else ()
+        _, form = widen_forms((self.forms[0], canonicalize(model).checkpoint), fills)
         check_families((self.forms[0], form))
         return form
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from onebasin import families as fam
+from onebasin.errors import BadRecipe
 from onebasin.families import Family
 from onebasin.options import Count, Distinct, Options, Size
 from onebasin.spec import ModelSpec
@@ -54,11 +55,21 @@ class WeightMatching(Families):
     tol: stop when a round gains less than this part of the distance; 0 does all rounds.
     spaces: what is matched, some of "residual" (streams that a norm reads), "attention" (heads and what is inside
         them) and "units" (all others, experts among them); the rest stays as it is.
+    extra: what the smaller of two models of unequal size gets for the units and heads it lacks: "zero" (nothing),
+        "split" (copies of its own, evenly) or "shares" (copies with the shares that bring it closest).
     """
 
     sweeps: Count = 15
     tol: Size = 1e-5
     spaces: Annotated[tuple[Group, ...], Distinct()] = ("residual", "attention", "units")
+    extra: Literal["zero", "split", "shares"] = "zero"
+
+
+def check_two(models: int) -> None:
+    """Refuse copies as what fills the smaller of more than two models."""
+    if models != 2:
+        step = "leave weight.extra out: the smaller ones are then filled with nothing"
+        raise BadRecipe("Only one of two models can be filled with copies", expected=2, found=models, next_step=step)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,8 @@ class Auto(Method):
         return replace(self, learned=learned)
 
     def check(self, models: Sequence[Checkpoint]) -> None:
-        self.learned.check(models)
+        for method in (self.weight, self.learned):
+            method.check(models)
 
     def why_canonical(self, spec: ModelSpec) -> str | None:
         return self.learned.why_canonical(spec)

@@ -78,6 +78,8 @@ class Learned(LearnedMatching, Method):
     def check(self, models: Sequence[Checkpoint]) -> None:
         from onebasin.paths.laws import law_for
 
+        if self.start is not None:
+            self.start.check(models)
         law_for(self.law if self.paper.law is None else self.paper.law, len(models))
         if self.paper.permutations != "frozen":
             check_squares(self, models[0].spec, len(models))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
-from onebasin.match.options import WeightMatching
+from onebasin.match.options import WeightMatching, check_two
 from onebasin.methods.method import Job, Method
 from onebasin.papers.options import PaperMatching
 
@@ -28,8 +29,13 @@ class Weight(WeightMatching, Method):
 
     paper: PaperMatching = field(default_factory=PaperMatching)
 
+    def check(self, models: Sequence[Checkpoint]) -> None:
+        if self.extra != "zero":
+            check_two(len(models))
+
     def run(self, ensemble: Ensemble, data: AnyTask | None, job: Job) -> Aligned:
         """Match every model with the first, or with the mean of all."""
+        from onebasin.match.filling import match_filled
         from onebasin.match.many import match_ensemble
         from onebasin.match.pages import Pages
         from onebasin.match.weights import match_weights
@@ -38,9 +44,13 @@ class Weight(WeightMatching, Method):
         room = job.memory.room(job.solver, ensemble.spec)
         keep = 16 * sum(map(prod, ensemble.spec.keys.values())) <= room  # both models in float64
 
+        def pages(a: Checkpoint, b: Checkpoint) -> Pages:
+            return Pages.of(a, b, job.solver, keep=keep)
+
         def match(a: Checkpoint, b: Checkpoint, start: Alignment | None) -> Matched:
-            pages = Pages.of(a, b, job.solver, keep=keep)
-            return match_weights(pages, self, strategy_of(self.paper), start=start, tick=job.tick).to("cpu")
+            return match_weights(pages(a, b), self, strategy_of(self.paper), start=start, tick=job.tick).to("cpu")
 
         with ensemble.resting(job.solver, 0 if keep else room):
+            if self.extra != "zero" and ensemble.widened:
+                return match_filled(ensemble, self, strategy_of(self.paper), pages, job.tick)
             return match_ensemble(ensemble, match, job.gathering, job.tick)

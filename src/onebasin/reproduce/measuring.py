@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ import torch
 from onebasin.checkpoint import Checkpoint
 from onebasin.ensemble.aligned import Aligned
 from onebasin.ensemble.ensemble import Ensemble
-from onebasin.landscape import Curve, measure
+from onebasin.landscape import Curve, Surface, measure
 from onebasin.match.many import aligned_by, as_they_are
 from onebasin.match.pair import Pair
 from onebasin.methods.learned import Learned, held_back
@@ -45,9 +45,7 @@ def measure_row(row: Row, out: Path, device: torch.device, tick: Tick = silent) 
     for name in row.paths:
         tick(f"{name} path of {row.label}")
         path = path_between(name, *aligned.models)
-        found = measure(path, test, row.points, batch_size=size, device=device)
-        assert isinstance(found, Curve)
-        curves[name] = plain(found)
+        curves[name] = plain(measure(path, test, row.points, batch_size=size, device=device))
     course = aligned.course.get("learning", {})
     about = {key: course[key] for key in ("midpoint", "barrier", "best_step") if key in course}
     times = {"seconds": seconds, "all_seconds": time.perf_counter() - begin}
@@ -75,6 +73,8 @@ def align(
         return (in_order(found, row.method["heads"]) if "heads" in row.method else found), {}
     start = as_they_are(ensemble) if method.start is None else method.start.run(ensemble, train, job)
     learned = method.refine(start, train, held_back(training(train)), job)
+    if len(models) > 2 or ensemble.widened:
+        return learned, {}
     moved = analyse(start, learned)
     return learned, {space: moved[space]["eigen_angles"] for space in ensemble.spec.streams
                      if "eigen_angles" in moved.get(space, {})}  # fmt: skip
@@ -88,17 +88,20 @@ def in_order(aligned: Aligned, first: Sequence[int]) -> Aligned:
     return aligned_by(ensemble, [start, reordered(Pair.of(a, b), found, heads, order)], aligned.course)
 
 
-def plain(curve: Curve) -> dict[str, Any]:
-    """What a table and a figure need of a curve."""
-    middle = min(range(len(curve.shares)), key=lambda i: abs(curve.shares[i] - 0.5))
-    names = curve.evaluations[0].metrics
+def plain(found: Surface) -> dict[str, Any]:
+    """What a table and a figure need of a curve, or of the surface between three models, whose middle is the centre."""
+    shares = list(found.shares) if isinstance(found, Curve) else [list(place) for place in found.points]
+    middle = found.evaluations[min(range(len(shares)), key=lambda i: max(found.points[i]))]
     return {
-        "barrier": curve.barrier,
-        "standard_error": curve.barrier_error,
-        "at": curve.barrier_at,
-        "ends": [curve.evaluations[0].loss, curve.evaluations[-1].loss],
-        "midpoint": curve.evaluations[middle].loss,
-        "shares": list(curve.shares),
-        "losses": [one.loss for one in curve.evaluations],
-        "metrics": {name: [one.metrics[name] for one in curve.evaluations] for name in names},
+        "barrier": found.barrier,
+        "standard_error": found.barrier_error,
+        "at": shares[found.highest],
+        "ends": [one.loss for one in found.vertices],
+        "midpoint": middle.loss,
+        "shares": shares,
+        "losses": [one.loss for one in found.evaluations],
+        "metrics": {
+            name: {"ends": fmean(one.metrics[name] for one in found.vertices), "middle": middle.metrics[name]}
+            for name in middle.metrics
+        },
     }

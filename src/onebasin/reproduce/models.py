@@ -22,11 +22,13 @@ def fresh(model: Mapping[str, Any]) -> PreTrainedModel:
     return KINDS[model["kind"]](**sizes)
 
 
-def _vit(width: int, layers: int, heads: int, inner: int, image: int = 32, patch: int = 4) -> PreTrainedModel:
+def _vit(
+    width: int, layers: int, heads: int, inner: int, image: int = 32, patch: int = 4, activation: str = "gelu"
+) -> PreTrainedModel:
     """Linear maps by Xavier; class token, positions and classifier by a truncated normal of 0.02."""
     config = transformers.ViTConfig(
         hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=inner,
-        image_size=image, patch_size=patch, layer_norm_eps=1e-12,
+        image_size=image, patch_size=patch, layer_norm_eps=1e-12, hidden_act=activation,
     )  # fmt: skip
     config.num_labels = 10
     made: Any = transformers.ViTForImageClassification(config)

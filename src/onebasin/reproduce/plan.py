@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 BUDGETS = ("tiny", "small", "paper")
 Table = list[dict[str, Any]]
+TURNED = "turned, rad"  # by learning: the middle of the angles of the stream's planes, from where matching put it
 NAIVE: dict[str, Any] = {}  # the method that leaves the models as they are
 
 
@@ -61,7 +62,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Row:
-    """The paths between two trained models after a method: `group` and `label` say where it stands in the table.
+    """What lies between trained models, two or three, after a method: `group` and `label` say where in the table.
 
     `method` is a section of a recipe ({"method": NAME, NAME: options}), or nothing.  Its "heads" are an order for the
     heads of the first layer, taken afterwards.
@@ -69,7 +70,7 @@ class Row:
 
     group: str
     label: str
-    models: tuple[str, str]
+    models: tuple[str, ...]
     data: str
     method: Mapping[str, Any]
     paths: tuple[str, ...] = ("circuit", "factor")

@@ -6,7 +6,8 @@ import os
 import time
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,38 +20,41 @@ from onebasin.methods.method import Tick, silent
 from onebasin.processes.devices import quick_products
 from onebasin.reproduce.data import needed, prepare, read
 from onebasin.reproduce.folder import MADE, MODELS, check_folder, discard, found_before, trained_before, write_json
+from onebasin.reproduce.foretelling import AT_ONCE
 from onebasin.reproduce.models import fresh
 from onebasin.reproduce.parts import renew
+from onebasin.reproduce.pausing import Clock, OutOfTime, Progress
 from onebasin.reproduce.plan import Entry, Member, Plan, Row, Training
 from onebasin.reproduce.tables import draw, report_of, table_of
 from onebasin.reproduce.training import train
 from onebasin.reproduce.workers import Result, attempt, processes, result_of
 
-AT_ONCE = 8  # rows measured side by side on a GPU
-
 
 def reproduce(
     entry: Entry, budget: str, seeds: int, out: Path, data: Path | None, device: torch.device, tick: Tick = silent,
-    at_once: int | None = None,
+    at_once: int | None = None, minutes: float | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything of an entry in the folder `out`, which may hold parts of it from an earlier run."""
+    """Everything of an entry in the folder `out`, which may hold parts of it from an earlier run.
+
+    After so many `minutes` it ends where it is, with everything that is done in the folder.
+    """
     plan = entry.plan(budget, seeds)
     names = dict.fromkeys(training.data for training in plan.trainings)
     for name in names:
         needed(name, data)
     check_folder(out)
     (out / MODELS).mkdir(parents=True, exist_ok=True)
-    run = Run(entry, budget, plan, out, device, tick)
+    run = Run(entry, budget, plan, out, device, tick, Clock(minutes))
     run.report()
     for name in names:
         tick(f"reading {name}")
         prepare(name, data, out / "data" / f"{name}.safetensors")
     workers = at_once or (AT_ONCE if device.type == "cuda" else 1)
-    with processes(workers) as pool:
+    with suppress(OutOfTime), processes(workers) as pool:
         for training in plan.trainings:
             run.train(training)
             run.begin_rows(pool)
-        run.collect(wait=True)
+        run.collect_all()
     return run.report(drawn=True)
 
 
@@ -60,8 +64,11 @@ class Run:
     While rows are measured by other processes, the next models train.
     """
 
-    def __init__(self, entry: Entry, budget: str, plan: Plan, out: Path, device: torch.device, tick: Tick) -> None:
-        self.entry, self.budget, self.plan, self.out, self.device, self.tick = entry, budget, plan, out, device, tick
+    def __init__(
+        self, entry: Entry, budget: str, plan: Plan, out: Path, device: torch.device, tick: Tick, clock: Clock
+    ) -> None:
+        self.entry, self.budget, self.plan, self.out, self.device = entry, budget, plan, out, device
+        self.tick, self.clock = tick, clock
         self.made = {x.name: training.settings(x) for training in plan.trainings for x in training.members}
         kept = {row.key: found_before(self._file(row), self._settings(row)) for row in plan.rows}
         self.results = {key: result for key, result in kept.items() if result is not None}
@@ -76,6 +83,7 @@ class Run:
         begin, folder = time.perf_counter(), self.out / MODELS
         missing = [x for x in training.members if not trained_before(folder / x.name, self.made[x.name])]
         if missing:
+            self.clock.check()
             for member, model in zip(missing, self._trained(training, missing), strict=True):
                 discard(folder / member.name)
                 with whole_folder(folder / member.name) as target, no_bars():
@@ -97,13 +105,18 @@ class Run:
         def tick(step: str, done: float = 0, total: float = 0) -> None:
             self.tick(f"training {len(members)} models like {members[0].name}, {step}", done, total)
             self.collect()
+            self.clock.check()
 
+        settings = [self.made[member.name] for member in members]
+        progress = Progress(self.out / "paused" / f"{members[0].name}.safetensors", settings)
         try:
             with quick_products(), no_bars():
-                return train(models, tensors, length, training.course, seeds, self.device, tick)
+                trained = train(models, tensors, length, training.course, seeds, self.device, tick, progress)
         finally:
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
+        progress.done()
+        return trained
 
     def begin_rows(self, pool: ProcessPoolExecutor | None) -> None:
         """All rows whose models are there, and which are not measured yet: here and now, or by the processes."""
@@ -112,16 +125,28 @@ class Run:
                 continue
             self.begun.add(row.key)
             if pool is None:
-                self._keep(row, attempt(row, self.out, self.device, self.tick))
+                self.clock.check()
+                self._keep(row, attempt(row, self.out, self.device, self._tick))
             else:
                 self.waiting[pool.submit(attempt, row, self.out, self.device)] = row
         self.report()
 
-    def collect(self, *, wait: bool = False) -> None:
-        """Take the results of rows that are done, or of all."""
-        for future in as_completed(self.waiting) if wait else [x for x in self.waiting if x.done()]:
-            self._keep(self.waiting[future], result_of(future))
-        self.waiting = {} if wait else {x: row for x, row in self.waiting.items() if row.key not in self.done}
+    def _tick(self, step: str, done: float = 0, total: float = 0) -> None:
+        self.tick(step, done, total)
+        self.clock.check()
+
+    def collect(self) -> None:
+        """Take the results of rows that are done."""
+        for future in [x for x in self.waiting if x.done()]:
+            self._keep(self.waiting.pop(future), result_of(future))
+
+    def collect_all(self) -> None:
+        """Wait for the rows that are left."""
+        while self.waiting:
+            wait(self.waiting, self.clock.left(), FIRST_COMPLETED)
+            self.collect()
+            if self.waiting:
+                self.clock.check()
 
     @property
     def done(self) -> set[str]:

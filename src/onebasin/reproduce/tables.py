@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from onebasin.reproduce.page import write_spread
-from onebasin.reproduce.plan import Entry, Plan, Row
+from onebasin.reproduce.plan import TURNED, Entry, Plan, Row
 from onebasin.verification.certificate import versions
 
 METRICS = ("bits_per_byte", "perplexity", "accuracy")  # the first that was measured is shown
@@ -51,12 +51,8 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
             "ends": spread([fmean(curve["ends"]) for curve in curves]),
             "midpoint": spread([curve["midpoint"] for curve in curves]),
             "metrics": {
-                metric: {
-                    "ends": spread([(each[0] + each[-1]) / 2 for each in along]),
-                    "middle": spread([each[len(each) // 2] for each in along]),
-                }
+                metric: {part: spread([curve["metrics"][metric][part] for curve in curves]) for part in ("ends", "middle")}
                 for metric in METRICS if metric in curves[0]["metrics"]
-                for along in [[curve["metrics"][metric] for curve in curves]]
             },
             "shares": curves[0]["shares"],
             "losses": [fmean(each) for each in zip(*(curve["losses"] for curve in curves), strict=True)],
@@ -76,7 +72,7 @@ def spread(values: list[float]) -> dict[str, Any]:
 
 
 def cells(line: Mapping[str, Any]) -> list[str]:
-    """One line of the table: group, label, published, ours by path, end points, pairs."""
+    """One line of the table: group, label, published, ours by path, end points, angles, pairs."""
     paths = line.get("paths", {})
     ours = [write_spread(paths[name]["barrier"]) if name in paths else "" for name in ("circuit", "factor")]
     if not paths:
@@ -88,10 +84,13 @@ def cells(line: Mapping[str, Any]) -> list[str]:
         both = any_path["metrics"][metric]
         middle = f"{metric.replace('_', ' ')} {both['ends']['mean']:.4g} → {both['middle']['mean']:.4g}"
     label = line["label"] + (f" (rate {line['rate']})" if line.get("rate") else "")
-    return [line["group"], label, line["published"] or "", *ours, ends, middle, f"{line['pairs']}"]
+    turned = write_spread(line["turned"], 2) if line.get("turned") else ""
+    return [line["group"], label, line["published"] or "", *ours, ends, middle, turned, f"{line['pairs']}"]
 
 
-HEADER = ("", "", "published", "ours, circuit path", "ours, factor path", "loss of ends", "ends → midpoint", "pairs")
+HEADER = (
+    "", "", "published", "ours, circuit path", "ours, factor path", "loss of ends", "ends → midpoint", TURNED, "pairs",
+)  # fmt: skip
 
 
 def table_of(report: Mapping[str, Any]) -> str:
@@ -105,12 +104,18 @@ def table_of(report: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _is_curve(found: Mapping[str, Any]) -> bool:
+    """Whether it lies between two models."""
+    return not isinstance(found["shares"][0], list)
+
+
 def draw(report: Mapping[str, Any], file: Path) -> None:
     """One panel a group: the mean loss along the first path of every label."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    groups = list(dict.fromkeys(line["group"] for line in report["table"] if line.get("paths")))
+    drawn = (line for line in report["table"] for curve in line.get("paths", {}).values() if _is_curve(curve))
+    groups = list(dict.fromkeys(line["group"] for line in drawn))
     if not groups:
         return
     columns = min(4, len(groups))
@@ -119,8 +124,8 @@ def draw(report: Mapping[str, Any], file: Path) -> None:
         figure = Figure(figsize=(4 * columns, 3.2 * height), layout="constrained")
         for axes, group in zip(figure.subplots(height, columns, squeeze=False).flat, groups, strict=False):
             for line in report["table"]:
-                if line["group"] == group and line.get("paths"):
-                    curve = next(iter(line["paths"].values()))
+                curve = next(iter(line.get("paths", {}).values()), None)
+                if line["group"] == group and curve is not None and _is_curve(curve):
                     axes.plot(curve["shares"], curve["losses"], label=line["label"], linewidth=1.2)
             axes.set(title=group, xlabel="share of B", ylabel="test loss")
             axes.legend(fontsize="x-small")

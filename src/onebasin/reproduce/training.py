@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 from onebasin.methods.method import Tick
 from onebasin.reproduce.batches import Batch, endless, held_back
 from onebasin.reproduce.data import Tensors
+from onebasin.reproduce.pausing import OutOfTime, Progress
 from onebasin.reproduce.plan import Course
 
 WARM_UP, CLIP = 0.05, 1.0  # share of the steps; largest norm of the gradient
@@ -140,22 +141,34 @@ def _product(conv: nn.Conv2d, x: Tensor) -> Tensor:
 
 def train(
     models: Sequence[PreTrainedModel], data: Tensors, length: int | None, course: Course, seeds: Sequence[int],
-    device: torch.device, tick: Tick,
+    device: torch.device, tick: Tick, progress: Progress | None = None,
 ) -> list[PreTrainedModel]:  # fmt: skip
-    """Train them all; the weights of `models` are where they begin, and each seed orders the data its own way."""
+    """Train them all; the weights of `models` are where they begin, and each seed orders the data its own way.
+
+    Where `tick` says that the time is up, `progress` keeps what is reached; the next call goes on from there.
+    """
     side = SideBySide(models, device)
     optimizer = _optimizer(side, course)
     batches = endless(data, length, course.batch, seeds, device)
     best = Best(side, list(held_back(data, length, len(seeds), device)), course.patience) if course.patience else None
-    for step in range(course.steps):
+    begin = 0 if progress is None else progress.load(side, optimizer, best)
+    for _ in range(begin):
+        next(batches)
+    for step in range(begin, course.steps):
         for group in optimizer.param_groups:
             group["lr"] = course.lr * rate(step, course.steps)
         losses = side.backward(*next(batches))
         side.clip()
         optimizer.step()
+        ended = best is not None and (step + 1) % course.eval_every == 0 and best.ended()
         if step % 50 == 0 or step + 1 == course.steps:
-            tick(f"loss {float(losses.mean()):.3f}", step + 1, course.steps)
-        if best is not None and (step + 1) % course.eval_every == 0 and best.ended():
+            try:
+                tick(f"loss {float(losses.mean()):.3f}", step + 1, course.steps)
+            except OutOfTime:
+                if progress is not None:
+                    progress.save(step + 1, side, optimizer, best)
+                raise
+        if ended:
             break
     return side.apart(None if best is None else best.kept)
 

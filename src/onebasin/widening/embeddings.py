@@ -12,7 +12,8 @@ written to it if v·c·JᵀJ = I.  What else a space needs is in the operations 
     query/key     mean squares inside heads, or over all of them: queries and keys take the roots of m/n, the product of
     norms         the gains what they took and what softmax needs.
     inside heads  zero coordinates.
-    units, heads  zero ones; or copies, with what reads them shared out among the copies (semi-permutations).
+    units, heads  zero ones; or copies, with what reads them shared out among the copies (semi-permutations): evenly,
+                  or as a method finds best (`fills`).
     slopes        follow from the number of heads, which stays.
 """
 
@@ -33,17 +34,23 @@ EXTRA = ("zero", "split")  # what a larger model's additional units and heads ar
 @dataclass(frozen=True)
 class Embedding:
     """`source[i]` is the coordinate that place i takes, −1 for none.  `vector`, `covector` are the factors v and c;
-    `stretch` is e, for what writes to a stream.  Of copies, covectors take one part in `copies[i]`."""
+    `stretch` is e, for what writes to a stream.  Copies have factors of their own: vectors `scales`, covectors `parts`.
+    """
 
     source: tuple[int, ...]
     vector: float = 1.0
     covector: float = 1.0
     stretch: float = 1.0
-    copies: tuple[int, ...] | None = None
+    scales: tuple[float, ...] | None = None
+    parts: tuple[float, ...] | None = None
 
     def factor(self, rep: Rep) -> float:
         """What a tensor axis of this representation is multiplied by; gains, gates and heads of queries by nothing."""
         return {Rep.VEC: self.vector, Rep.COV: self.covector, Rep.PERM: 1.0}[rep]
+
+    def factors(self, rep: Rep) -> tuple[float, ...] | None:
+        """What each place is multiplied by besides, if places differ."""
+        return {Rep.VEC: self.scales, Rep.COV: self.parts, Rep.PERM: None}[rep]
 
 
 def embeddings(small: ModelSpec, large: ModelSpec, extra: str = EXTRA[0]) -> dict[str, Embedding]:
@@ -125,7 +132,7 @@ def _embedding(name: str, small: ModelSpec, large: ModelSpec, query_factor: floa
         split = extra == "split" or _returned(small, name)
         if m > n:
             check_more(small, name, split)
-        return _split(n, m) if split else Embedding(source)
+        return even_split(n, m) if split else Embedding(source)
     check_scaled(small, name, query_factor)
     return Embedding(source, query_factor)
 
@@ -176,11 +183,27 @@ def _stretch(name: str, small: ModelSpec, large: ModelSpec) -> float:
     return math.sqrt(after / before)
 
 
+def shareable(small: ModelSpec, large: ModelSpec) -> list[str]:
+    """The spaces of units and heads where what a larger model has more may be copies of what is there."""
+    found = []
+    for name, space in small.spaces.items():
+        grows, inside = large.spaces[name].size > space.size, space.base is not None
+        fixed = any(norm.space == name for norm in small.norms.values()) or expert_sum() in small.ops(name)
+        if not grows or inside or fixed or _returned(small, name):
+            continue
+        try:
+            check_more(small, name, split=True)
+        except NotExpressible:
+            continue
+        found.append(name)
+    return found
+
+
 def _returned(spec: ModelSpec, space: str) -> bool:
     """Whether the model returns vectors of the space: they must be known again whatever was asked for."""
     return any(axis is not None and axis.space == space for axis in spec.outputs.values())
 
 
-def _split(n: int, m: int) -> Embedding:
+def even_split(n: int, m: int) -> Embedding:
     """Place i takes coordinate i mod n."""
-    return Embedding(tuple(i % n for i in range(m)), copies=tuple(len(range(i % n, m, n)) for i in range(m)))
+    return Embedding(tuple(i % n for i in range(m)), parts=tuple(1 / len(range(i % n, m, n)) for i in range(m)))

@@ -18,6 +18,9 @@ from onebasin.widening.embeddings import EXTRA, Embedding, embeddings
 from onebasin.widening.pair import one_size
 from onebasin.widening.target import common_config, target_config, target_spec
 
+Fills = Mapping[str, Embedding]  # by space
+NONE: Fills = {}
+
 
 def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object, *, extra: str = EXTRA[0]) -> Checkpoint:
     """The model of `checkpoint` with the sizes (and the eps) of `target`: settings to change, or a configuration.
@@ -29,11 +32,13 @@ def widen(checkpoint: Checkpoint, target: Mapping[str, Any] | object, *, extra: 
     return widen_form(canonicalize(checkpoint).checkpoint, target, extra=extra)
 
 
-def widen_form(form: Checkpoint, target: Mapping[str, Any] | object, *, extra: str = EXTRA[0]) -> Checkpoint:
-    """`widen` of a model that is in canonical form already."""
+def widen_form(
+    form: Checkpoint, target: Mapping[str, Any] | object, *, extra: str = EXTRA[0], fills: Fills = NONE
+) -> Checkpoint:
+    """`widen` of a model that is in canonical form already; `fills` are embeddings of spaces in place of our own."""
     config = target_config(form, target)
     spec = target_spec(form.spec, config)
-    embedding = embeddings(form.spec, spec, extra)
+    embedding = {**embeddings(form.spec, spec, extra), **fills}
     stretched = {x.name: e.stretch for name, e in embedding.items() if e.stretch != 1 for x in form.spec.writers(name)}
     gains = gain_leaves(form.spec)
 
@@ -50,12 +55,16 @@ def same_size(models: Sequence[Checkpoint]) -> bool:
     return all(one_size(models[0].spec, model.spec) for model in models[1:])
 
 
-def widen_forms(forms: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Canonical forms as they are where they have one size; otherwise in the smallest size that all widen to."""
+def widen_forms(forms: Sequence[Checkpoint], fills: Sequence[Fills] = ()) -> tuple[Checkpoint, ...]:
+    """Canonical forms as they are where they have one size; otherwise in the smallest size that all widen to.
+
+    `fills` are for each form, as in `widen_form`.
+    """
     if same_size(forms):
         return tuple(forms)
     settings = common_config(*(form.spec for form in forms))
-    return tuple(widen_form(form, settings) for form in forms)
+    each = zip(forms, fills or [NONE] * len(forms), strict=True)
+    return tuple(widen_form(form, settings, fills=own) for form, own in each)
 
 
 def to_one_size(*models: Checkpoint) -> tuple[Checkpoint, ...]:
@@ -84,8 +93,8 @@ def embed(embedding: Embedding, tensor: Tensor, dim: int, rep: Rep = Rep.VEC, *,
     source = torch.tensor(embedding.source)
     nothing = along(source < 0, tensor.ndim, dim, None)
     placed = embedding.factor(rep) * tensor.index_select(dim, source.clamp_min(0))
-    if embedding.copies is not None and rep is Rep.COV:
-        placed = placed / along(torch.tensor(embedding.copies), tensor.ndim, dim, None)
+    if (factors := embedding.factors(rep)) is not None:
+        placed = placed * along(torch.tensor(factors, dtype=tensor.dtype), tensor.ndim, dim, None)
     return placed.masked_fill(nothing, empty)
 
 
