@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ Writer = Callable[..., Mapping[str, Any]]
 class Merged(Checkpoint):
     """A checkpoint like any other; but `save` writes what `onebasin merge` writes."""
 
-    writer: Writer
+    writer: Writer = field(kw_only=True)
 
     @classmethod
     def of(cls, average: Checkpoint, writer: Writer) -> Merged:
@@ -41,4 +41,4 @@ class Merged(Checkpoint):
 
 
 def _parts(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {field.name: getattr(checkpoint, field.name) for field in fields(Checkpoint)}
+    return {own.name: getattr(checkpoint, own.name) for own in fields(Checkpoint)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from onebasin.linalg.gauge import positive_scale
+from onebasin.linalg.scales import positive_scale
 
 HALVINGS = 60  # of the interval that holds a price
 EDGE = 1e-9  # of what counts as nothing: a share, or a difference beside a sum
