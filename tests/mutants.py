@@ -57,6 +57,7 @@ EQUIVALENT = {
     "methods/method.py silent: 0 → 1": "nobody watches",
     "families.py Family: False → True": "families of one name have one dimension and lie in the same",
     "ensemble/memory.py : 5_000_000_000 → 5000000001": "an estimate, and one byte",
+    "alignment/apply.py moved_by.placed: g.to(device=device) → g.to()": "shows on a GPU only",
 }
 
 OPERATORS = {
