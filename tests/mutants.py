@@ -49,6 +49,7 @@ FORKS = get_context("forkserver")  # its children find imported what takes long
 IMPORTED = ["torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "scipy.optimize",
             "matplotlib.figure", "hypothesis", "pytest", "typer", "__main__"]  # fmt: skip
 QUIETLY = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
 say = partial(print, flush=True)
 
 # Mutants that compute the same, by their name, with the reason.  Reviewed by hand: keep it short.
@@ -57,6 +58,7 @@ EQUIVALENT = {
     "methods/method.py silent: 0 → 1": "nobody watches",
     "families.py Family: False → True": "families of one name have one dimension and lie in the same",
     "ensemble/memory.py : 5_000_000_000 → 5000000001": "an estimate, and one byte",
+    "alignment/apply.py moved_by.placed: g.to(device=device) → g.to()": "shows on a GPU only",
 }
 
 OPERATORS = {
@@ -263,6 +265,7 @@ def by_name(mutant: Mutant) -> list[str]:
     for file in sorted(TESTS.rglob("test_*.py")):
         text = f"{file.stem} {file.read_text(encoding='utf-8')}"
         score = sum(each * min(len(words.findall(text)), 3) for words, each in worth)
+        score += 30 * (file.stem.removeprefix("test_") in {*users, stem})
         if score := score + 10 * any(file == x or x in file.parents for x in place):
             ranked.append((-score, str(file.relative_to(ROOT))))
     classes = re.findall(r'"([A-Z]\w*?)(?:Model|LMHead|For)\w*"', mutant.file.read_text(encoding="utf-8"))
@@ -280,6 +283,8 @@ def attempt(source: Path, tests: list[str], budget: float) -> None:
     """Run the tests on this copy of the source, in a process that was forked with the libraries imported."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(LOOP * budget),) * 2)
+    for number, handler in USUAL.items():  # what runs in the background may have been started without
+        signal.signal(number, handler)
     os.chdir(ROOT)
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)

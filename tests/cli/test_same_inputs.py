@@ -1,4 +1,4 @@
-"""What two models are given must be the same thing: tokens, pixels, positions, which tokens see which."""
+"""What two models are given must be the same thing (`ensemble/files_beside.py`): tokens, pixels, positions, masks."""
 
 from __future__ import annotations
 

@@ -16,11 +16,12 @@ from helpers.task_files import gpt2
 from onebasin import Alignment, Checkpoint
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.errors import BadOutput
+from onebasin.events.records import Step
 from onebasin.learn.steps import Steps
 from onebasin.match.room import Memory
 from onebasin.match.weights import Matched
 from onebasin.methods.activation import Activation
-from onebasin.methods.learned import held_back
+from onebasin.methods.learned import Shown, held_back
 from onebasin.methods.method import Job
 from onebasin.recipes import running
 from onebasin.tasks import Task, load_task
@@ -53,6 +54,12 @@ def test_methods_that_learn(cli, pair, tmp_path, method):
     assert found["learning"]["options"]["loss"] == "agreement"
     assert found["learning"]["options"]["two_sided"] == (method == "dual")
     assert not (tmp_path / "out.state").exists()
+
+
+def test_steps_of_learning_are_shown_as_progress():
+    told, step = [], Step(3, 10, 1.0, 0.5, 2.0, 3.0)
+    Shown(lambda *progress: told.append(progress)).on_step(step)
+    assert told == [(f"learning: {step}", 3, 10)]
 
 
 @pytest.mark.parametrize("room", [10.0, 1e9], ids=["little", "much"])
