@@ -4,8 +4,8 @@
     ONEBASIN_METHODS=smollm2 python benchmarks/run.py real    only these models; the others keep what the file holds
     ONEBASIN_REAL=FOLDER python benchmarks/run.py real        models that ../shared/real/fetch put there before
 
-Every step is the command a user types, in a process of its own; seconds are those above importing torch and
-transformers, on a machine that may do other things beside ("load average", before each entry).  A moved copy is the
+Every step is the command a user types, in a process of its own.  Seconds are those of the processor, imports included:
+they do not depend on what the machine does beside ("load average", before each entry).  A moved copy is the
 canonical form (untied head) under a random symmetry in every space, inside heads of condition at most 4, all in
 float32; its perplexity is on WikiText-2.  Of the embedders pooled sentences of AG News are classified by the nearest
 mean of their class; of the proteins' models every residue is masked in turn.  These two have 144 and 128 positions:
@@ -16,15 +16,15 @@ import datetime
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _compact import RESULTS
+from _compact import RESULTS, write
 from matching import SHARED
 
 NEEDS = (SHARED / "real", SHARED / "data")
@@ -50,43 +50,36 @@ def measure() -> dict[str, Any]:
         wanted = [name for name in names if re.search(ONLY, name)]
         subprocess.run([sys.executable, SHARED / "real" / "fetch", models, *wanted], check=True, capture_output=True)
         for name in (name for name in MOVED if name in wanted):
-            found[MOVED[name]] = told(MOVED[name], lambda name=name: moved_copy(models, here, name))
+            keep(found, MOVED[name], lambda name=name: moved_copy(models, here, name))
         for kind, pair in PAIRS.items():
             if set(pair) <= set(wanted):
-                label = " / ".join(pair)
-                found[label] = told(label, lambda kind=kind, pair=pair: averaged(models, here, kind, *pair))
-        return {name: found[name] for name in (*MOVED.values(), *map(" / ".join, PAIRS.values())) if name in found}
+                keep(found, " / ".join(pair), lambda kind=kind, pair=pair: averaged(models, here, kind, *pair))
+    return found
 
 
-def told(label: str, entry: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """An entry with what its seconds depend on."""
+def keep(found: dict[str, Any], label: str, entry: Callable[[], dict[str, Any]]) -> None:
+    """Measure an entry; what is measured is not lost: the file holds it at once, with what its seconds depend on."""
+    from run import surroundings
+
     about = {
         "load average": round(os.getloadavg()[0], 2),
         "date": datetime.datetime.now(datetime.UTC).isoformat("T", "minutes"),
     }
-    found = {**about, "seconds of imports": seconds([sys.executable, "-c", IMPORTS]), **entry()}
-    print(label, json.dumps(found), file=sys.stderr, flush=True)
-    return found
-
-
-IMPORTS = "import torch, transformers, scipy.optimize"
-
-
-def seconds(command: list[Any]) -> float:
-    began = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
-    return round(time.perf_counter() - began, 1)
+    found[label] = {**about, **entry()}
+    print(label, json.dumps(found[label]), file=sys.stderr, flush=True)
+    write(KEPT, {**surroundings("real"), "results": found})
 
 
 def command(*words: Any) -> tuple[dict[str, Any], float]:
-    """What `onebasin ... --json` says, and the seconds above the imports."""
-    began = time.perf_counter()
+    """What `onebasin ... --json` says, and the seconds of the processor that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     line = [sys.executable, "-m", "onebasin", *map(str, words), "--json"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if not done.stdout:
         raise SystemExit(done.stderr)
-    spent = time.perf_counter() - began
-    return json.loads(done.stdout), round(spent - seconds([sys.executable, "-c", IMPORTS]), 1)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return json.loads(done.stdout), round(spent, 1)
 
 
 def moved_copy(models: Path, here: Path, name: str) -> dict[str, Any]:
@@ -105,13 +98,14 @@ def moved_copy(models: Path, here: Path, name: str) -> dict[str, Any]:
     import load
 
     text.write_text(load.wikitext2("valid"), encoding="utf-8")
-    scores, _ = command("eval", a, back, "--task", f"text:{text}", "--samples", 32, "--length", 256, "--device", "cpu")
+    some = ("--samples", 32, "--length", 256, "--batch-size", 4, "--device", "cpu")
+    scores, _ = command("eval", a, back, "--task", f"text:{text}", *some)
     losses = [row["loss"] for row in scores["rows"]]
     return {
-        "seconds of inspect": inspected,
-        "verify": {"seconds": verified, **{x: promise[x] for x in ("holds", "drift", "scale")}},
+        "processor seconds of inspect": inspected,
+        "verify": {"processor seconds": verified, **{x: promise[x] for x in ("holds", "drift", "scale")}},
         "moved copy": {
-            "seconds of align --method weight": aligned,
+            "processor seconds of align --method weight": aligned,
             **{x: said[x] for x in ("distance_before", "distance_after", "output_drift") if x in said},
             "losses of the model and of its copy": losses,
         },
@@ -130,8 +124,8 @@ def averaged(models: Path, here: Path, kind: str, a: str, b: str) -> dict[str, A
     }  # fmt: skip
     measure_one = {"embedders": nearest_mean, "proteins": masked_residues}[kind]
     return {
-        "seconds of align --method weight": spent,
-        "seconds of merge --method weight": merging,
+        "processor seconds of align --method weight": spent,
+        "processor seconds of merge --method weight": merging,
         **{x: said[x] for x in ("distance_before", "distance_after", "output_drift", "gauge", "warnings")},
         "measured": {name: measure_one(folder) for name, folder in folders.items()},
     }

@@ -23,9 +23,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 SCRIPTS = ("run", "statements", "zoo")  # what is here besides benchmarks
 # No result of theirs is committed yet.
-AHEAD = (
-    "ancestors", "blocks", "embedders", "experts", "large_cpu", "learned_size", "real", "width", "worth",
-)  # fmt: skip
+AHEAD = ("ancestors", "blocks", "embedders", "experts", "large_cpu", "learned_size", "mutation", "semi_permutations", "width", "worth")
 PACKAGES = ("torch", "transformers", "safetensors", "numpy", "scipy")
 
 

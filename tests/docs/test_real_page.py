@@ -8,7 +8,7 @@ import pytest
 
 from helpers.pages import DOCS, check_part, results
 
-MOVED, PAIRS = ("SmolLM2-135M", "Gemma 3 270M"), {"embedders": "bge-small-en-v1.5", "proteins": "sapiens-vh"}
+PAIRS = {"embedders": "bge-small-en-v1.5", "proteins": "sapiens-vh"}
 KINDS = ("float64", "float32", "bfloat16")
 
 
@@ -26,7 +26,7 @@ def pair_of(first: str) -> dict[str, Any]:
 def test_the_tables_of_models_that_are_verified_and_come_back():
     measured = results("real")
     verified, back = [], []
-    for name in MOVED:
+    for name in (name for name in measured if "verify" in measured[name]):
         found, moved = measured[name]["verify"], measured[name]["moved copy"]
         drift = [f"{found['drift'][kind]:.1e}" for kind in KINDS]
         verified.append([name, *drift, f"{found['scale']:.1f}", "yes" if found["holds"] else "no"])

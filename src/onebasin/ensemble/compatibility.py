@@ -87,16 +87,16 @@ def _labels(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
 
 def _positions(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
     """Learned positions that one model has and the other lacks are cut; without a table nothing depends on them."""
-    counts = positions(a), positions(b)
-    if counts[0] == counts[1] or None in counts:
+    mine, theirs = positions(a), positions(b)
+    if mine is None or theirs is None or mine == theirs:
         return
     if any(map(is_cut, at_one_length((a, b)))):
-        step = f"nothing to do: the longer table is cut, and all results have {min(counts)}"
+        step = f"nothing to do: the longer table is cut, and all results have {min(mine, theirs)}"
     elif lengths(a.spec) != lengths(b.spec):
         return  # said of the tensor
     else:
         step = "nothing to do: no stored table depends on it, and a merged model says what A says"
-    yield Obstacle("number of positions", *counts, step, blocks=False)
+    yield Obstacle("number of positions", mine, theirs, step, blocks=False)
 
 
 def _other_order(a: Checkpoint, b: Checkpoint, letter: str, order: list[int]) -> Obstacle:
@@ -105,8 +105,8 @@ def _other_order(a: Checkpoint, b: Checkpoint, letter: str, order: list[int]) ->
     first = min((name for name in mine if mine[name] != theirs[name]), key=mine.__getitem__)
     moved = sum(i != place for i, place in enumerate(order))
     step = f"nothing to do: {moved:,} {WORDS[letter]} of B are put where A has them, by name"
-    said = (f"{first!r} at {names[first]}" for names in (mine, theirs))
-    return Obstacle(f"order of {WORDS[letter]}", *said, step, blocks=False)
+    here, there = (f"{first!r} at {names[first]}" for names in (mine, theirs))
+    return Obstacle(f"order of {WORDS[letter]}", here, there, step, blocks=False)
 
 
 _ALIKE = "take two models that agree in this setting of config.json: these compute different things"

@@ -57,7 +57,7 @@ def _by_name(model: Checkpoint, settings: Settings) -> Settings:
 
 
 def _chat_template(a: Checkpoint, b: Checkpoint) -> tuple[Settings, Settings]:
-    one, two = ({"chat template": _template_of(model)} for model in (a, b))
+    one, two = ({"text": _template_of(model)} for model in (a, b))
     return one, two
 
 

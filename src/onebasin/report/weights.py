@@ -65,7 +65,7 @@ def match_quickly(found: Likeness, a: Checkpoint, b: Checkpoint) -> Likeness:
     chosen = sorted({round(i * (len(found.layers) - 1) / (LAYERS - 1)) for i in range(LAYERS)})
     layers = [(found.layers[i].a, found.layers[i].b) for i in chosen]
     try:
-        ensemble = _excerpts(*in_one_labelling((a, b)), layers)
+        ensemble = _excerpts(in_one_labelling((a, b)), layers)
     except OnebasinError as reason:
         return replace(found, note=f"no quick match: {reason.what}")
     medians = _matched(ensemble)
@@ -73,15 +73,16 @@ def match_quickly(found: Likeness, a: Checkpoint, b: Checkpoint) -> Likeness:
     return found.with_matched({name: medians[i] for i, (name, _) in enumerate(layers)}, f"quick match of {part}")
 
 
-def _excerpts(a: Checkpoint, b: Checkpoint, layers: Sequence[tuple[str, str]]) -> Ensemble:
+def _excerpts(models: Sequence[Checkpoint], layers: Sequence[tuple[str, str]]) -> Ensemble:
     """Some layers of both models, and what lies outside of layers in both."""
-    outside = [{key for key in model.stored if layer_of(key) is None} for model in (a, b)]
+    outside = [{key for key in model.stored if layer_of(key) is None} for model in models]
     numbers = zip(*([int(name.rpartition(".")[2]) for name in names] for names in layers), strict=True)
-    parts = [excerpt(model, own, TOKENS, outside[0] ^ outside[1]) for model, own in zip((a, b), numbers, strict=True)]
+    parts = [excerpt(model, own, TOKENS, outside[0] ^ outside[1]) for model, own in zip(models, numbers, strict=True)]
     for obstacle in obstacles(*parts):
         if obstacle.blocks:
             raise Incompatible(f"{obstacle.what} differs ({obstacle.a} in A, {obstacle.b} in B)")
-    width = max(space.size for name, space in a.spec.spaces.items() if group_of(a.spec, name) == "residual")
+    table = models[0].spec
+    width = max(space.size for name, space in table.spaces.items() if group_of(table, name) == "residual")
     if width > WIDEST:
         raise Incompatible(f"the stream is {width} wide, and a match is quick up to {WIDEST}")
     return Ensemble.of_checked(parts)

@@ -6,6 +6,7 @@
 
 Letters name axes.  A letter given an `Axis` lives in that space (`.co` for the covector side), a letter given an
 integer picks one slice of a fused tensor, any other letter is labelled (tokens, classes, pixels) and never moves.
+Everywhere `v` are tokens and `c` are classes, which have names.
 """
 
 from __future__ import annotations
