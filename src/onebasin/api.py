@@ -110,8 +110,8 @@ def _write(
     plan: recipes.Plan, aligned: Aligned, folder: Path, dtype: str | None, overwrite: bool = False, **options: Any
 ) -> Mapping[str, Any]:
     recipe, _ = plan.alignment
-    write = replace(recipe.write, out=str(folder), dtype=dtype, **options)
-    plan = replace(plan, recipe=replace(recipe, write=write), overwrite=overwrite)
+    write = replace(recipe.write, out=str(folder), dtype=dtype, **options)  # type: ignore[arg-type]
+    plan = replace(plan, recipe=replace(recipe, write=write), overwrite=overwrite)  # type: ignore[arg-type]
     if overwrite:
         spare_inputs(plan.recipe, plan.models)
     return recipes.write(plan, aligned if write.dtype == recipe.write.dtype else recipes.with_files(plan, aligned))
