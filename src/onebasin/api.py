@@ -121,8 +121,8 @@ def _write(
     made: recipes.Merging, **options: Any,
 ) -> Mapping[str, Any]:  # fmt: skip
     recipe, _ = plan.alignment
-    write = replace(recipe.write, out=str(folder), dtype=dtype, **options)
-    plan = replace(plan, recipe=replace(recipe, write=write), overwrite=overwrite)
+    write = replace(recipe.write, out=str(folder), dtype=dtype, **options)  # type: ignore[arg-type]
+    plan = replace(plan, recipe=replace(recipe, write=write), overwrite=overwrite)  # type: ignore[arg-type]
     if overwrite:
         spare_inputs(plan.recipe, plan.models)
     if write.dtype != recipe.write.dtype:

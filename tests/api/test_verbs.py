@@ -162,7 +162,7 @@ def test_merge_writes_what_the_command_line_writes(cli, folder, tmp_path):
     ("verdict", "warned"), [("worse than A by 0.5 ± 0.1: not recommended", True), ("unknown", False)]
 )
 def test_a_merge_that_is_worse_is_warned_of(folder, tmp_path, recwarn, verdict, warned):
-    Merged.of(Checkpoint.open(folder / "a"), lambda *_: {"verdict": verdict}).save(tmp_path / "out")
+    Merged.of(Checkpoint.open(folder / "a"), lambda *_, **__: {"verdict": verdict}).save(tmp_path / "out")
     assert [str(warning.message) for warning in recwarn] == [f"the merged model is {verdict}"] * warned
 
 

@@ -339,7 +339,7 @@ OUTPUTS = [
             patch=(memory, "memory_here", lambda: 10**6)),
     Strange("numbers too small for the dtype", f"{ALIGN} --dtype float16", "The file would not hold the model", faint,
             code=1),
-    Strange("outputs that are not finite", "verify A --quiet", "float64 drift inf", boundless, code=1),
+    Strange("outputs that are not finite", "verify A --quiet", "float64 drift not finite", boundless, code=1),
 ]  # fmt: skip
 
 

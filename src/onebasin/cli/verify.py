@@ -9,6 +9,7 @@ import typer
 
 from onebasin.cli.output import console, print_json, print_table
 from onebasin.cli.watching import LogFile, Quiet, Verbose, Watching, watch
+from onebasin.ensemble.words import difference
 
 if TYPE_CHECKING:
     from onebasin.verification.verify import Verification
@@ -48,12 +49,14 @@ def _print(result: Verification) -> None:
     from onebasin.verification.verify import PROMISE
 
     together, alone = "all spaces at once", "one kind of space, float64"
-    floors = [(dtype, f"{drift:.1e}", f"{result.rounding[dtype]:.1e}") for dtype, drift in result.drift.items()]
-    moved = [(space, f"{drift:.1e}", f"{result.displacement[space]:.2f}") for space, drift in result.per_space.items()]
+    floors = [(dtype, difference(drift), difference(result.rounding[dtype])) for dtype, drift in result.drift.items()]
+    moved = [
+        (space, difference(drift), f"{result.displacement[space]:.2f}") for space, drift in result.per_space.items()
+    ]
     print_table((together, "output drift", "rounding alone"), floors, left=(together,))
     print_table((alone, "output drift", "displacement"), moved, left=(alone,))
     verdict = "holds" if result.holds else "IS BROKEN"
     console.print(
-        f"promise {verdict}: float64 drift {result.drift['float64']:.1e}, outputs up to {result.scale:.3g}, "
+        f"promise {verdict}: float64 drift {difference(result.drift['float64'])}, outputs up to {result.scale:.3g}, "
         f"at most {PROMISE:g} allowed per unit"
     )

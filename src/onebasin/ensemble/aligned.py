@@ -17,7 +17,7 @@ from onebasin.checkpoint.sharing import Shared
 from onebasin.checkpoint.sources import Source, live, opened
 from onebasin.ensemble.ensemble import Ensemble
 from onebasin.ensemble.storage import save_paces, save_universe
-from onebasin.ensemble.words import describe_drift, html_table
+from onebasin.ensemble.words import describe_drift, difference, html_table
 from onebasin.errors import OnebasinError
 from onebasin.paths import FactorPath
 from onebasin.paths.factor import Paces
@@ -153,7 +153,7 @@ class Aligned(Shared):
         report = self.certificate
         rows = []
         for name, own in zip(report.get("models", [])[1:], report.get("aligned", [report]), strict=False):
-            drifts = [f"{value:.1e}" for value in own["output_drift"].values()]
+            drifts = [difference(value) for value in own["output_drift"].values()]
             rows.append([name, f"{own['distance_before']:.4g}", f"{own['distance_after']:.4g}", ", ".join(drifts)])
         head = ["model", "distance before", "distance after", "output drift"]
         return html_table(repr(self).partition("\n")[0], head, rows)

@@ -29,13 +29,15 @@ class Merged(Checkpoint):
         """A rewrite of it is a plain checkpoint."""
         return Checkpoint(**_parts(self)).derive(*args, **options)
 
-    def save(self, out: str | Path, *, dtype: str | None = None, **options: Any) -> None:
+    def save(  # type: ignore[override]  # what lies beside the weights is made here
+        self, out: str | Path, *, dtype: str | None = None, max_shard_size: str = "5GB", overwrite: bool = False
+    ) -> None:
         """Write the checkpoint with its maps, certificate, recipe, model card and report, whole or not at all.
 
         With labels in the task, the file is measured and the certificate says how good it is; a warning says where it
-        is not recommended.  `options` are `max_shard_size` and `overwrite`.
+        is not recommended.
         """
-        found = self.writer(Path(out), dtype, **options)
+        found = self.writer(Path(out), dtype, max_shard_size=max_shard_size, overwrite=overwrite)
         if found["verdict"].endswith("not recommended"):
             warnings.warn(f"the merged model is {found['verdict']}", stacklevel=2)
 

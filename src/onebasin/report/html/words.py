@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onebasin.ensemble.words import describe_written, join_words
+from onebasin.ensemble.words import describe_written, difference, join_words
 from onebasin.landscape.evaluate import METRICS
 from onebasin.landscape.tables import plus_minus
 from onebasin.report.card import describe_merging
@@ -104,13 +104,10 @@ def _of_alignment(verb: str, names: Sequence[str], report: Data) -> list[str]:
 
 def describe_exactness(certificate: Data) -> str:
     """Whether the moved model computes what it did, in words."""
-    drift = certificate["output_drift"]["float64"]
-    if keeps_promise(drift, certificate["largest_output"]):
-        return f"The moved model computes what it did before: in float64 its outputs differ by {drift:.1e}."
+    moved = certificate["output_drift"]["float64"]
+    drift = difference(moved)
+    if keeps_promise(moved, certificate["largest_output"]):
+        return f"The moved model computes what it did before: in float64 its outputs differ by {drift}."
     if not certificate.get("learning", {}).get("function_kept", True):
-        return (
-            f"The moved model is close to the original, not equal: soft permutations moved its outputs by {drift:.1e}."
-        )
-    return (
-        f"The outputs of the moved model differ by {drift:.1e} in float64, more than {PROMISE:g}: look at it with care."
-    )
+        return f"The moved model is close to the original, not equal: soft permutations moved its outputs by {drift}."
+    return f"The outputs of the moved model differ by {drift} in float64, more than {PROMISE:g}: look at it with care."
