@@ -204,6 +204,16 @@ def test_tasks_are_learned_together(cli, root, both, tmp_path):
         assert list(report["scores"]["rows"][0]["tasks"]) == (["words", "digits"] if name == "labels" else ["words"])
 
 
+def test_tasks_of_two_kinds_have_curves_beside_each_other(cli, root, both, tmp_path):
+    """A loss with labels and a divergence without have no metric in common; pictures and page show the losses."""
+    tasks, out = (*both[:2], "--task", "made=synthetic"), tmp_path / "out"
+    few = ("--samples", "4", "--length", "8", "--device", "cpu", "--points", "3")
+    assert cli("barrier", root / "a", root / "b", *tasks, *few, "-o", out)[0] == 0
+    made = json.loads((out / "barrier.json").read_text())["tasks"]["made"]["points"]
+    assert made[0]["loss"] == pytest.approx(0, abs=1e-5) != made[1]["loss"]
+    assert "made: " in (out / "report.html").read_text()
+
+
 def test_what_cannot_be_is_refused(cli, root, both, tmp_path):
     text = f"text:{root / 'words.txt'}"
     merge = ("merge", root / "a", root / "b", "-o", tmp_path / "out", *WEIGHT)
