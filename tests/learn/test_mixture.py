@@ -64,7 +64,7 @@ def test_a_step_lowers_the_mean_of_the_losses_by_weight(tmp_path):
 
 
 def test_tasks_without_labels_are_learned_by_agreement_beside_those_with(pair):
-    """At the models themselves nothing is left of the divergence, and the loss is that of the labels by their weight."""
+    """At the models themselves no divergence is left, and the loss is that of the labels by their weight."""
     task = taught_by(pair[0], 32)
     held = mix({"labels": taught_by(pair[0], 16, seed=3), "bare": unlabelled(pair[0], 16)}, {"labels": 3})
     found = learned(pair, mix({"labels": task, "bare": unlabelled(pair[0], 32)}, {"labels": 3}), held)

@@ -14,7 +14,7 @@ from helpers.folders import certificate
 from helpers.task_files import gpt2
 from onebasin.errors import BadOutput
 from onebasin.learn.steps import Steps
-from onebasin.methods.learned import held_back
+from onebasin.methods.method import held_back
 from onebasin.recipes import running
 from onebasin.tasks import Task
 
