@@ -37,6 +37,8 @@ def models(tmp_path_factory) -> Path:
     for seed, name in enumerate(("A", "B", "C", "D", "SMALL", "BIG")):
         byte_llama(root / name, seed, max_position_embeddings=32, intermediate_size=28 if name == "BIG" else 20)
     (root / "train.txt").write_text("the cat sat on the mat, and the dog did not. " * 90)
+    (root / "wiki.txt").write_text("a sentence of prose, and another one after it. " * 90)
+    (root / "python.txt").write_text("for i in range(10):\n    print(i * i)\n" * 100)
     (root / "valid.txt").write_text("a bird sang in the tree, and nobody heard it. " * 30)
     return root
 
@@ -44,7 +46,7 @@ def models(tmp_path_factory) -> Path:
 def shorter(text: str) -> str:
     """The same with two steps of learning in place of thousands, and windows of 16 tokens in place of hundreds."""
     text = re.sub(r"(length=|--length )\d+", r"\g<1>16", text)
-    return re.sub(r'(steps=|"steps": |--steps )\d+', r"\g<1>2", text)
+    return re.sub(r'(steps=|"steps": |--steps |--heal )\d+', r"\g<1>2", text)
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.stem)

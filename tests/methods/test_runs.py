@@ -21,8 +21,8 @@ from onebasin.learn.steps import Steps
 from onebasin.match.room import Memory
 from onebasin.match.weights import Matched
 from onebasin.methods.activation import Activation
-from onebasin.methods.learned import Shown, held_back
-from onebasin.methods.method import Job
+from onebasin.methods.learned import Shown
+from onebasin.methods.method import Job, held_back
 from onebasin.recipes import running
 from onebasin.tasks import Task, load_task
 

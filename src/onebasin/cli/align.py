@@ -86,7 +86,6 @@ Shard = Annotated[str | None, typer.Option(help="Largest weight file, like 200MB
 BestShare = Annotated[
     str | None,
     typer.Option(
-        metavar="NUMBER|best",
         help="Of two models, the share of B, from 0 to 1; best is that of the lowest loss on samples held back.",
         show_default="0.5",
     ),
@@ -99,7 +98,7 @@ HealCompare = Annotated[
     bool | None,
     typer.Option(
         "--heal-compare/--no-heal-compare",
-        help="Train A, B and their plain average in the same way, to compare.",
+        help="Train A, B and their plain average in the same way, to compare; --no-heal-compare spares it.",
         show_default="heal-compare",
     ),
 ]

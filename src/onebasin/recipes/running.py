@@ -210,7 +210,9 @@ def _measure(plan: Plan, recipe: Barrier, notes: list[str], tick: Tick) -> dict[
             (folder / "barrier.json").write_text(text, encoding="utf-8")
             (folder / "recipe.yaml").write_text(recipe_text(plan, out), encoding="utf-8")
             if isinstance(found, Curve):
-                plot(curves_of(f"{names[0]} to {names[1]}, {found.path} path", found), folder / "barrier.svg")
+                name = f"{names[0]} to {names[1]}, {found.path} path"
+                shared = None if found.evaluations[0].metrics else "loss"  # tasks may have no metric in common
+                plot(curves_of(name, found), folder / "barrier.svg", metric=shared)
             elif len(names) == 3:
                 (folder / "barrier.svg").write_text(ternary(report), encoding="utf-8")
             write_report(folder)

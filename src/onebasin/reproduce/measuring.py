@@ -16,8 +16,8 @@ from onebasin.ensemble.ensemble import Ensemble
 from onebasin.landscape import Curve, Surface, measure
 from onebasin.match.many import aligned_by, as_they_are
 from onebasin.match.pair import Pair
-from onebasin.methods.learned import Learned, held_back
-from onebasin.methods.method import Job, Tick, silent
+from onebasin.methods.learned import Learned
+from onebasin.methods.method import Job, Tick, held_back, silent
 from onebasin.methods.registry import read_method
 from onebasin.papers.analysis import analyse
 from onebasin.papers.orders import head_spaces, reordered

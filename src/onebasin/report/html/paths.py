@@ -10,7 +10,7 @@ from onebasin.report.html.bars import bar_chart
 from onebasin.report.html.charts import Rise, line_chart
 from onebasin.report.html.facts import Data
 from onebasin.report.html.markup import Markup, chart, join, legend, table, tag
-from onebasin.report.html.words import PARTS, format_metric, metric_of, name_barrier
+from onebasin.report.html.words import PARTS, format_metric, metric_of, name_barrier, value_of
 from onebasin.report.pictures import INK, PAPER, squashed, ternary
 
 SHARES = {0.0: "A", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "B"}
@@ -49,7 +49,7 @@ def curves(found: Mapping[str, Data]) -> Markup:
     losses = {name: on_path(curve, [point["loss"] for point in curve["points"]]) for name, curve in found.items()}
     errors = {name: [point["standard_error"] for point in curve["points"]] for name, curve in found.items()}
     metrics = {
-        name: on_path(curve, [scale * point["metrics"][metric] for point in curve["points"]])
+        name: on_path(curve, [scale * value_of(point, metric) for point in curve["points"]])
         for name, curve in found.items()
     }
     highest = rise(max(found.values(), key=lambda curve: curve["barrier"]["loss"]))
@@ -57,13 +57,13 @@ def curves(found: Mapping[str, Data]) -> Markup:
     draw_loss = partial(line_chart, losses, about, "loss (nats)", chords=True, marks=SHARES, errors=errors)
     loss = draw_loss(rise=highest)
     close = chart("Loss, the low curves close up", draw_loss(shown=low)) if low else None
-    other = line_chart(metrics, about, f"{name}{unit}", chords=True, marks=SHARES)
+    other = line_chart(metrics, about, f"{name}{unit}", chords=True, marks=SHARES) if metric != "loss" else None
     task, samples = first["task"], first["ends"]["a"]["samples"]
     split = f", split {task['split']}" if "split" in task else ""
     chosen = f" The lowest mean loss is at λ = {first['best']:.2g}: it was chosen." if "best" in first else ""
     note = f"{task['name']}{split}, {samples:,} samples, {len(first['shares'])} points, {first['path']} path.{chosen}"
     return join(
-        tag("div", chart("Loss", loss), close, chart(name.capitalize(), other), class_="charts"),
+        tag("div", chart("Loss", loss), close, other and chart(name.capitalize(), other), class_="charts"),
         legend([f"{name}: {name_barrier(curve['barrier'])}" for name, curve in found.items()]),
         tag(
             "p",
@@ -110,7 +110,7 @@ def simplex(surface: Data) -> Markup:
     places += [(" and ".join(names[i] for i in point["between"]), point) for point in surface["midpoints"]]
     places.append(("all alike", surface["centre"]))
     cells: list[list[object]] = [
-        [name, f"{point['loss']:.4f}", format_metric(point["metrics"][metric], metric)] for name, point in places
+        [name, f"{point['loss']:.4f}", format_metric(value_of(point, metric), metric)] for name, point in places
     ]
     return join(
         triangle(surface) if len(names) == 3 else None, table(["average of", "loss", metric.replace("_", " ")], cells)

@@ -15,9 +15,15 @@ PARTS = ("accuracy", "agreement")  # metrics that are parts of a whole
 
 
 def metric_of(curve: Data) -> str:
-    """The metric that says most of those that were measured."""
+    """The metric that says most of those that were measured; the loss where tasks have none in common."""
     found: dict[str, float] = curve["points"][0]["metrics"]
-    return next(metric for metric in (*METRICS, *found) if metric in found)
+    return next((metric for metric in (*METRICS, *found) if metric in found), "loss")
+
+
+def value_of(point: Data, metric: str) -> float:
+    """A metric, or the loss, of what was measured at a point."""
+    value: float = point["metrics"].get(metric, point["loss"])
+    return value
 
 
 def name_barrier(barrier: Data) -> str:
@@ -69,7 +75,7 @@ def _rises(barrier: Data, above: str) -> str:
 def _of_curve(curve: Data) -> str:
     barrier, metric = curve["barrier"], metric_of(curve)
     a, b = curve["ends"]["a"], curve["ends"]["b"]
-    ends = " and ".join(name_metric(end["metrics"][metric], metric) for end in (a, b))
+    ends = " and ".join(name_metric(value_of(end, metric), metric) for end in (a, b))
     way = _rises(barrier, "the straight line between its ends")
     if barrier["loss"] <= 0:
         verdict = "The models lie in one basin."

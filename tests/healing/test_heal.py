@@ -1,0 +1,99 @@
+"""Ordinary training of a merged model: what it lowers, what it depends on, and that nothing else changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from helpers.learning import taught_by, write_pair
+from helpers.random_models import byte_llama
+from onebasin import Checkpoint
+from onebasin.checkpoint.stock import stock_model
+from onebasin.errors import Diverged
+from onebasin.healing.options import Healing
+from onebasin.healing.train import heal
+from onebasin.landscape import evaluate
+from onebasin.tasks import mix
+
+CPU = torch.device("cpu")
+QUICK = {"steps": 20, "batch": 16, "lr": 3e-3, "dtype": "float64"}
+NAMES = ("GPT2LMHeadModel", "ViTForImageClassification", "LlamaForCausalLM", "BertForSequenceClassification")
+
+
+def healed(model: Checkpoint, data, **options: object) -> Checkpoint:
+    return heal(model, data, Healing(**{**QUICK, **options}), device=CPU)[0]
+
+
+def loss_of(model: Checkpoint, task) -> float:
+    return evaluate(stock_model(model), task).loss
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training_lowers_the_loss_of_what_it_learns_from(name, tmp_path):
+    a, b = write_pair(tmp_path, name)
+    task = taught_by(a, 32)
+    before, after = loss_of(b, task), loss_of(healed(b, task), task)
+    assert after < before - 0.01
+    assert loss_of(healed(b, task, lr=0.0), task) == pytest.approx(before)  # the control
+
+
+def test_no_steps_are_no_change(tmp_path):
+    a, _ = write_pair(tmp_path, NAMES[0])
+    assert heal(a, taught_by(a, 32), Healing(steps=0), device=CPU) == (a, [])
+
+
+def test_a_step_is_one_of_adamw_on_the_task_loss(tmp_path):
+    """One batch with all samples; written out with torch alone."""
+    a, b = write_pair(tmp_path, NAMES[1])
+    task = taught_by(a, 8)
+    found = healed(b, task, steps=1, batch=8, warmup=0.0, clip=0.5, weight_decay=0.1, dropout=False)
+    model = stock_model(b)
+    adam = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0.1)
+    torch.nn.functional.cross_entropy(model(**task.inputs).logits, task.labels).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    adam.step()
+    own = dict(model.named_parameters())
+    for name, p in stock_model(found).named_parameters():
+        torch.testing.assert_close(p, own[name])
+    assert not stock_model(b).classifier.weight.equal(own["classifier.weight"])  # the control
+
+
+def test_the_seed_decides_everything(tmp_path):
+    a, b = write_pair(tmp_path, NAMES[2])  # it has dropout
+    task = mix({"a": taught_by(a, 24), "b": taught_by(b, 24, seed=1)})
+    one, same, other = (healed(b, task, steps=3, seed=seed) for seed in (0, 0, 1))
+    assert all(one[leaf].equal(same[leaf]) for leaf in one)
+    assert not all(one[leaf].equal(other[leaf]) for leaf in one)
+
+
+def test_the_loss_is_the_mean_of_the_tasks_by_weight(tmp_path):
+    """A task that counts for next to nothing is not learned."""
+    a, b = write_pair(tmp_path, NAMES[0])
+    tasks = {"a": taught_by(a, 32), "b": taught_by(b, 32, seed=1)}
+    only = {name: healed(b, mix(tasks, {name: 1e6})) for name in tasks}
+    assert loss_of(only["a"], tasks["a"]) < loss_of(only["b"], tasks["a"])
+    assert loss_of(only["b"], tasks["b"]) < loss_of(only["a"], tasks["b"])
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_file_keeps_its_names_shapes_and_dtypes(tied, tmp_path):
+    from safetensors.torch import load_file
+
+    byte_llama(tmp_path / "a", tie_word_embeddings=tied)
+    model = Checkpoint.open(tmp_path / "a")
+    model.save(tmp_path / "half", dtype="bfloat16")
+    half = Checkpoint.open(tmp_path / "half")
+    from onebasin.tasks import load_task
+
+    healed(half, load_task("builtin:python", half, samples=16), steps=2, dtype="float32").save(tmp_path / "healed")
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("half", "healed"))
+    assert {n: (x.dtype, x.shape) for n, x in before.items()} == {n: (x.dtype, x.shape) for n, x in after.items()}
+    assert not all(before[name].equal(after[name]) for name in before)
+
+
+def test_a_loss_that_is_not_finite_ends_it(tmp_path: Path):
+    a, b = write_pair(tmp_path, NAMES[0])
+    with pytest.raises(Diverged, match="not finite"):
+        healed(b, taught_by(a, 32), lr=1e25, clip=0.0)
