@@ -102,8 +102,8 @@ def _result(run: Run, start: Aligned, bases: list[Alignment], variation: Variati
     """The maps of the best latents, into the basis of the first model.
 
     Where it has moved itself, the others follow it back: g_1⁻¹ g_m gives the same models between (third paper).  Gains
-    and shares of tensors hold only in the basis that they were learned in, so with these all stay there, the first moved
-    by its own map.
+    and shares of tensors hold only in the basis that they were learned in, so with these all stay there, the first
+    moved by its own map.
     """
     spec, count = start.ensemble.spec, len(bases)
     sides = [side for side in run.steps.objective.sides if isinstance(side, Coordinates)]
