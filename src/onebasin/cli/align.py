@@ -47,7 +47,7 @@ Steps = Annotated[
 ]
 Learn = Annotated[
     list[str] | None,
-    typer.Option(help="What learns, by commas or repeated: residual,qk,ov (the default), heads, units, gains."),
+    typer.Option(help="What learns, by commas or repeated: residual,qk,ov (the default), heads, units, gains, shares."),
 ]
 Universe = Annotated[
     Path | None,

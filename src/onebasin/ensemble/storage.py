@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from onebasin.alignment import Alignment
 from onebasin.checkpoint import Checkpoint
@@ -50,7 +50,7 @@ def save_paces(paces: Sequence[Paces], folder: Path) -> None:
     named = {
         f"{m}/{key}/{i}": x for m, own in enumerate(paces) for key, each in own.items() for i, x in enumerate(each)
     }
-    save_file(named, folder / PACES)
+    (folder / PACES).write_bytes(save(named))
 
 
 def load_universe(out: str | Path, models: Sequence[Checkpoint]) -> dict[int, Alignment]:

@@ -63,7 +63,7 @@ class Objective(nn.Module):
         self.kind, self.dtype, self.models = kind, dtype, len(forms)
         spec, scaled, still = forms[0].spec, variation.scale, 0 if options.two_sided else 1
         gained = free_gains(spec) if "gains" in options.learn else []
-        paced = spec.keys if "shares" in options.learn else {}
+        paced = {key: shape for key, shape in spec.keys.items() if shape and "shares" in options.learn}
         latents = latents_of(spec, options, variation)
         self.sides = nn.ModuleList(
             Coordinates(latents, gained if m else (), paced if m else {}, scaled=scaled, dtype=dtype)

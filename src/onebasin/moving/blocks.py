@@ -41,9 +41,9 @@ class Where:
 
         With paces s model m counts for λ_m exp(s_m) over the sum of all: its share, where they are alike.
         """
-        if not any(own.paces for own in self.moves):
+        if not any(keys[0] in own.paces for own in self.moves):
             return running_shares(self.share)
-        each = [own.pace(keys, rows) if own.paces else self.share.new_zeros(()) for own in self.moves]
+        each = [own.pace(keys, rows) if keys[0] in own.paces else self.share.new_zeros(()) for own in self.moves]
         odds = torch.stack(torch.broadcast_tensors(*each)).exp()
         return running_shares(self.share.view(-1, *[1] * (odds.ndim - 1)) * odds)
 

@@ -83,8 +83,8 @@ class FactorPath:
                 if name in ends[0]:
                     parts = [end[name] for end in ends]
                     own = self.shares_of(source_key(self.models[0].spec, name), place)
-                    wide = [torch.as_tensor(share, dtype=torch.float64) for share in own]
-                    running = running_shares(torch.stack(torch.broadcast_tensors(*wide)))
+                    each = [torch.as_tensor(share, dtype=torch.float64) for share in own]
+                    running = running_shares(torch.stack(torch.broadcast_tensors(*each)))
                     parameter.copy_(mixture(parts, running.to(parts[0])))
         return model
 
