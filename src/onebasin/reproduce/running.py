@@ -18,8 +18,8 @@ from onebasin.checkpoint import whole_folder
 from onebasin.demo.training import no_bars
 from onebasin.methods.method import Tick, silent
 from onebasin.reproduce.data import needed, prepare, read
-from onebasin.reproduce.foretelling import AT_ONCE
 from onebasin.reproduce.folder import MADE, MODELS, check_folder, discard, found_before, trained_before, write_json
+from onebasin.reproduce.foretelling import AT_ONCE
 from onebasin.reproduce.models import fresh
 from onebasin.reproduce.parts import renew
 from onebasin.reproduce.pausing import Clock, OutOfTime, Progress
