@@ -61,8 +61,8 @@ class Sides:
 def best_shares(rows: Sides, unit: Tensor, units: int) -> tuple[Tensor, Tensor, Tensor]:
     """Split every unit among the rows that take it:  minimise the cost of all rows  subject to  Σ_i s_i t_i = 1.
 
-    The sum runs over the rows i with `unit`[i] = j, for every j < `units`; each has one at least.  The condition has one
-    multiplier for each unit, the price of its shares.  At a given price every row is a problem of its own
+    The sum runs over the rows i with `unit`[i] = j, for every j < `units`; each has one at least.  The multiplier of
+    the condition of a unit is the price of its shares.  At a given price every row is a problem of its own
     (`Sides.best`), and shares grow with the price, so that halving finds the price at which they sum to one.  What
     takes the minimum of a Lagrangian and meets the condition is the minimum.  With s = 1 this is the projection of
     C_c/G_c on the simplex.

@@ -137,11 +137,12 @@ class Splits:
         spec, group = self.spec, group_space(self.spec, heads)
         inside = inner_spaces(spec, heads)
         still = {name: g for name, g in maps.items() if name not in (heads, group, *inside)}
-        written = {spec.leaves[spec.linears[x.value].weight] for x in spec.attentions}
+        values = (spec.leaves[spec.linears[x.value].weight] for x in spec.attentions)
+        written = {axis.space for leaf in values for _, axis in leaf.spaces()}
         inner: dict[Rep, Tensor] = {}
         squares: dict[Rep, list[Tensor]] = {}
         for name in inside:
-            rep = Rep.COV if any(name in (axis.space for _, axis in leaf.spaces()) for leaf in written) else Rep.VEC
+            rep = Rep.COV if name in written else Rep.VEC
             a, b = (circuits_of(pair, x, name, of_b=of_b) for x, of_b in (({}, False), (still, True)))
             w = self.state.circuits.get(name, 1.0)
             inner[rep] = inner.get(rep, 0.0) + w * a.inner(b).permute(0, 2, 1, 3)

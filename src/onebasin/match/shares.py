@@ -9,7 +9,7 @@ so that B computes what it did.  Wanted is the B that is closest to A,
 
     minimise  Σ_i |a_v,i − s_i b_v,p(i)|² + |a_c,i − t_i b_c,p(i)|² + |a_g,i − b_g,p(i)|²      (reads, is read, gates),
 
-where a place that takes none costs |a_i|².  Heads are units whose circuits QK are read (copied) and OV written (shared).
+where a place that takes none costs |a_i|².  A head is a unit that reads as its circuit QK and is read as OV.
 
 For given p the shares are a convex problem (`linalg.shares`), which also prices the shares of each unit.  For given
 prices every place chooses for itself, but that every unit needs one place: an assignment of N units to M places, on
@@ -105,7 +105,10 @@ class Problem:
 
 
 def best_split(family: Family, of: Mapping[Rep, Overlap]) -> Split:
-    """The semi-permutation of units that brings B's closest: `of` holds C (M, N), |a|² (M,) and |b|² (N,)."""
+    """The semi-permutation of units that brings B's closest: `of` holds C (M, N), |a|² (M,) and |b|² (N,).
+
+    Cost: some tens of assignments of N units to M places, and of passes over all M N pairs.
+    """
     problem = Problem(family, of)
     return min((_descend(problem, start) for start in problem.starts()), key=lambda split: split.cost)
 

@@ -23,17 +23,18 @@ def minutes(plan: Plan) -> float:
     return (sum(map(training_seconds, plan.trainings)) + sum(map(row_seconds, plan.rows)) / AT_ONCE) / 60
 
 
-def parameters(model: Mapping[str, Any]) -> float:
+def parameters(model: Mapping[str, Any]) -> int:
     """Weights that are multiplied by."""
-    width, inner = model["width"], model["inner"]
+    width, inner, layers = (int(model[size]) for size in ("width", "inner", "layers"))
     layer = 4 * width**2 + (3 if model["kind"] == "llama" else 2) * width * inner
-    return float(model["layers"] * layer + width * model.get("vocabulary", 256 if "length" in model else 0))
+    return layers * layer + width * int(model.get("vocabulary", 256 if "length" in model else 0))
 
 
 def training_seconds(training: Training) -> float:
     """Six operations for every weight, token and model; the attention of small models adds little."""
     model, course = training.model, training.course
-    tokens = course.batch * (model.get("length") or (model.get("image", 32) // model.get("patch", 4)) ** 2 + 1)
+    patches = (int(model.get("image", 32)) // int(model.get("patch", 4))) ** 2
+    tokens = course.batch * int(model.get("length", patches + 1))
     operations = 6 * parameters(model) * tokens * len(training.members)
     return COMPILING + course.steps * max(LAUNCH, operations / SPEED)
 
@@ -49,4 +50,4 @@ def row_seconds(row: Row) -> float:
     paper = section.get("paper", {})
     if paper.get("permutations") == "straight-through":
         step += ASSIGNING / paper.get("assign_every", 10)
-    return measuring + MATCHING + section["steps"] * step
+    return measuring + MATCHING + int(section["steps"]) * step

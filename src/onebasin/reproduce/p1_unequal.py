@@ -35,10 +35,11 @@ def plan(budget: str, seeds: int) -> Plan:
     """One large model for every seed, and smaller ones from other seeds."""
     group, data = (PYTHON, "python") if budget == "tiny" else (TEXT, "tiny-shakespeare")
     wide, widths = WIDTHS[budget]
-    base = {**(TINY_GPT2 if budget == "tiny" else GPT2), "width": wide}
+    base: dict[str, Any] = {**(TINY_GPT2 if budget == "tiny" else GPT2), "width": wide}
     relu = {**base, "width": base["heads"] * 16 if budget == "tiny" else 256, "activation": "relu"}
     few: dict[str, Any] = {"train_samples": 500, **({"samples": 64, "points": 5} if budget == "tiny" else {})}
-    trainings, rows = [], []
+    trainings: list[Training] = []
+    rows: list[Row] = []
 
     def trained(name: str, model: dict[str, Any], first: int) -> list[str]:
         made = tuple(Member(f"{name}-{first + seed}", first + seed) for seed in range(seeds))
@@ -73,6 +74,6 @@ ENTRY = Entry(
            for what in ("half the units", "half the heads")},
     },
     "The paper widens by a random isometry, ours by zeros in the stream. Models with half the heads are half as wide, "
-    "for the width of a head stays. `zero`, `split` and `shares` are what the smaller model has for the units and heads "
-    "it lacks: nothing, even copies, or copies with the shares that suit best.",
+    "for the width of a head stays. `zero`, `split` and `shares` are what the smaller model has for the units and "
+    "heads it lacks: nothing, even copies, or copies with the shares that suit best.",
 )  # fmt: skip

@@ -12,14 +12,16 @@ GPT2: dict[str, Any] = {"kind": "gpt2", "width": 192, "layers": 4, "heads": 6, "
 LLAMA: dict[str, Any] = {
     "kind": "llama", "width": 192, "layers": 4, "heads": 6, "groups": 2, "inner": 512, "length": 256,
 }  # fmt: skip
+SIZES: dict[str, dict[str, Any]] = {
+    "GPT-2, 192 wide": {**GPT2, "dropout": 0.1}, "Llama, 192 wide": LLAMA,
+    "GPT-2, 768 wide": {**GPT2, "width": 768, "heads": 12, "inner": 3072, "dropout": 0.1},
+    "Llama, 768 wide": {**LLAMA, "width": 768, "heads": 12, "groups": 4, "inner": 2048},
+}  # fmt: skip
 MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "tiny": {"GPT-2, 64 wide": {"kind": "gpt2", "width": 64, "layers": 2, "heads": 4, "inner": 128, "length": 64}},
-    **dict.fromkeys(("small", "paper"), {
-        "GPT-2, 192 wide": {**GPT2, "dropout": 0.1}, "Llama, 192 wide": LLAMA,
-        "GPT-2, 768 wide": {**GPT2, "width": 768, "heads": 12, "inner": 3072, "dropout": 0.1},
-        "Llama, 768 wide": {**LLAMA, "width": 768, "heads": 12, "groups": 4, "inner": 2048},
-    }),
-}  # fmt: skip
+    "small": SIZES,
+    "paper": SIZES,
+}
 COURSES = {
     "tiny": Course(150, 32, 3e-3, 0.01),
     "small": Course(3000, 64, 1e-3, 0.1),
@@ -84,7 +86,7 @@ ENTRY = Entry(
     "Third paper: dual against one-sided learned matching",
     plan,
     {(group, way): Published(said, WHERE, second_hand=True)
-     for group, model in MODELS["paper"].items() for way, said in SAID.items()
+     for group, model in SIZES.items() for way, said in SAID.items()
      if way != GATED or model["kind"] == "llama"},
     "The paper's pairs, data, steps and rates are not known to us, so only the comparison is: same pairs, same start "
     "(weight matching), same steps; the rate of each way is the one that validated best.",

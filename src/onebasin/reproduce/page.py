@@ -29,8 +29,8 @@ ELSEWHERE = (  # what else the papers show: what it is, what they find, ours or 
     ("first paper: heads multiplied out, D + 1 wide", "the merged model is larger by (D + 1)/d in attention",
      "the same function with heads of twice the width, and no stock model either: `--path circuit`"),
     ("second paper: the symmetries of attention are all there are (theorems 2.1, 4.1, 4.2)", "a proof",
-     "that each of them is exact is tested for every class; how far a model meets the conditions: `onebasin inspect A B "
-     "--weights` ([attention](attention.md#is-a-model-generic))"),
+     "that each of them is exact is tested for every class; how far a model meets the conditions: `onebasin inspect A "
+     "B --weights` ([attention](attention.md#is-a-model-generic))"),
     ("second paper: MNIST, CIFAR-10 and CIFAR-100 ViTs with learned and with rotary positions", "the same four "
      "protocols; CIFAR-10, 6 layers, all attention: losses from 0.8 to 1.4 (axis, second-hand)",
      "not possible here: no two of our vision models differ in their positions alone"),

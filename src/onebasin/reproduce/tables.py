@@ -51,8 +51,9 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
             "ends": spread([fmean(curve["ends"]) for curve in curves]),
             "midpoint": spread([curve["midpoint"] for curve in curves]),
             "metrics": {
-                metric: {part: spread([curve["metrics"][metric][part] for curve in curves]) for part in ("ends", "middle")}
+                metric: {part: spread([one[part] for one in each]) for part in ("ends", "middle")}
                 for metric in METRICS if metric in curves[0]["metrics"]
+                for each in [[curve["metrics"][metric] for curve in curves]]
             },
             "shares": curves[0]["shares"],
             "losses": [fmean(each) for each in zip(*(curve["losses"] for curve in curves), strict=True)],
