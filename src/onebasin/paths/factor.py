@@ -40,7 +40,7 @@ class FactorPath:
         def between(leaf: str) -> Tensor:
             total = place[0] * first[leaf]
             for share, model in zip(place[1:], self.models[1:], strict=True):
-                total += share * model[leaf]
+                total.add_(model[leaf], alpha=share)
             return total
 
         return first.derive({leaf: partial(between, leaf) for leaf in first})
