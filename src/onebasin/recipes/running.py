@@ -69,7 +69,7 @@ def run(
             if world.rank:
                 return {}
             with plan.resting():
-                aligned = certify(plan, aligned, notes, tick)
+                aligned = certify(plan, aligned.moved_once(), notes, tick)
                 return write(plan, aligned, tick)
 
 
