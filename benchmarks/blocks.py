@@ -5,7 +5,10 @@ GPU the step is compiled.  Large ones are run block by block, with activations c
 both on the shapes of benchmarks/step_cost.py, where either is possible, and says what plain training takes, compiled as
 the step is.  On a CPU the models are as wide, but have two layers and small batches: only the ratios mean something.
 
-ONEBASIN_TINY=1 takes small models and few steps, to try the file on any machine.
+    python benchmarks/run.py blocks                          all shapes, or in parts, each kept beside those before:
+    ONEBASIN_SHAPES=ViT python benchmarks/run.py blocks
+    ONEBASIN_SHAPES=GPT-2 python benchmarks/run.py blocks
+    ONEBASIN_TINY=1 python benchmarks/run.py blocks          small models and few steps, to try the file on any machine
 """
 
 import os
@@ -15,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from large import device as device_name
+from large import kept
 from step_cost import TINY, configurations, finish, model_and_task, plain_step
 
 NEEDS: tuple[Path, ...] = ()
@@ -40,8 +45,11 @@ def measure() -> dict[str, Any]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     gpu = device.type == "cuda"
     torch.set_float32_matmul_precision("high")
-    results: dict[str, Any] = {"device": torch.cuda.get_device_name() if gpu else f"cpu, {os.cpu_count()} cores"}
+    results: dict[str, Any] = {"device": device_name(), **kept("blocks")}
+    wanted = os.environ.get("ONEBASIN_SHAPES", "")
     for name, (config, batch, length) in shapes(gpu).items():
+        if not name.startswith(wanted):
+            continue
         form, task = model_and_task(config, batch, length)
         results[name] = {}
         for way, options in WAYS.items():

@@ -1,8 +1,13 @@
 """Weight matching at size: time and memory of `onebasin align --method weight`, on random and on planted pairs.
 
-    python benchmarks/run.py large                              all of SIZES
-    ONEBASIN_SIZES=0.13B,1.4B python benchmarks/run.py large    only these; the others stay in the result as they are
-    ONEBASIN_PAIRS=planted,16GB python benchmarks/run.py large  only these pairs; 16GB is a random one with so much GPU
+    python benchmarks/run.py large                            all of it; on a machine that is lent for ten minutes at a
+                                                              time in parts, each kept beside those before:
+    ONEBASIN_SIZES=0.13B,1.4B python benchmarks/run.py large
+    ONEBASIN_SIZES=7B ONEBASIN_PAIRS=random python benchmarks/run.py large
+    ONEBASIN_SIZES=7B ONEBASIN_PAIRS=planted python benchmarks/run.py large
+    ONEBASIN_SIZES=7B ONEBASIN_PAIRS=16GB python benchmarks/run.py large     with gpu=16GB,host=16GB
+    ONEBASIN_SIZES=70B python benchmarks/run.py large         one layer, and two: what a page takes, and all 80 would
+    ONEBASIN_TINY=1 ONEBASIN_PAIRS=random,planted,16GB python benchmarks/run.py large        to try it on any machine
 
 Models are random, of the shapes of real ones, stored in bfloat16.  A planted B is A moved by a random symmetry in every
 space (inside heads of condition at most 4): what comes back is compared with what the known inverse gives on the same
@@ -23,7 +28,7 @@ from typing import Any
 
 NEEDS: tuple[Path, ...] = ()
 TINY = bool(os.environ.get("ONEBASIN_TINY"))
-RESULT = Path(__file__).parent / "results" / "large.json"
+RESULTS = Path(__file__).parent / "results"
 LLAMA = {"model_type": "llama", "vocab_size": 32000, "max_position_embeddings": 2048, "tie_word_embeddings": False}
 NEOX = {"model_type": "gpt_neox", "vocab_size": 50304, "max_position_embeddings": 2048, "tie_word_embeddings": False}
 SIZES: dict[str, dict[str, Any]] = {
@@ -33,7 +38,10 @@ SIZES: dict[str, dict[str, Any]] = {
              "num_attention_heads": 16},
     "7B": {**LLAMA, "hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336,
            "num_attention_heads": 32, "num_key_value_heads": 8},
+    "70B": {**LLAMA, "hidden_size": 8192, "num_hidden_layers": 80, "intermediate_size": 28672,
+            "num_attention_heads": 64, "num_key_value_heads": 8},
 }  # fmt: skip
+PAGES = "70B"  # too large for a disk: its pages are timed
 SMALL = {"vocab_size": 97, "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 160,
          "num_attention_heads": 4}  # fmt: skip
 OPTIONS = ["--method", "weight", "--set", "weight.sweeps=5", "--set", "weight.tol=0"]
@@ -60,11 +68,12 @@ with contextlib.redirect_stdout(io.StringIO()):  # small models first: what is i
 peak[0] = 0
 if gpu:
     torch.cuda.reset_peak_memory_stats()
-began = time.perf_counter()
+began, before = time.perf_counter(), sum(os.times()[:4])
 code = run(*given)
 seconds = time.perf_counter() - began
 done.set()
 print(json.dumps({"exit": code, "seconds": round(seconds, 1), "host GB": round(peak[0] / 1e9, 2),
+                  "CPU seconds": round(sum(os.times()[:4]) - before, 1),
                   "GPU GB": round(torch.cuda.max_memory_reserved() / 1e9, 2) if gpu else None}))
 """
 
@@ -73,13 +82,18 @@ def measure() -> dict[str, Any]:
     """One size after the other; what this run leaves out is kept from the one before."""
     wanted = os.environ.get("ONEBASIN_SIZES", ",".join(SIZES)).split(",")
     pairs = os.environ.get("ONEBASIN_PAIRS", "random,planted").split(",")
-    found: dict[str, Any] = {"device": device(), "sweeps": 5}
-    earlier = json.loads(RESULT.read_text())["results"] if RESULT.exists() else {}
-    if earlier.get("device") == found["device"]:
-        found = earlier
+    found: dict[str, Any] = {"device": device(), "sweeps": 5, **kept("large")}
     for name in wanted:
-        found[name] = {**found.get(name, {}), **measure_size(name, pairs)}
+        new = measure_pages(name) if name == PAGES else measure_size(name, pairs)
+        found[name] = {**found.get(name, {}), **new}
     return found
+
+
+def kept(name: str) -> dict[str, Any]:
+    """The results that a benchmark has had on this kind of device, for runs in parts."""
+    file = RESULTS / f"{name}.json"
+    earlier = json.loads(file.read_text())["results"] if file.exists() and not TINY else {}
+    return earlier if earlier.get("device") == device() else {}
 
 
 def device() -> str:
@@ -109,6 +123,24 @@ def measure_size(name: str, pairs: list[str]) -> dict[str, Any]:
                 found[pair if pair == "random" else f"random, {pair}"] = align(a, b, out, *more)
             print(json.dumps({name: found}), file=sys.stderr, flush=True)
         return found
+
+
+def measure_pages(name: str) -> dict[str, Any]:
+    """What one layer more takes, and what all of them would."""
+    layers, found = SIZES[name]["num_hidden_layers"], {}
+    for few in (1, 2):
+        config = {**(small(SIZES[name]) if TINY else SIZES[name]), "num_hidden_layers": few}
+        with tempfile.TemporaryDirectory(prefix="onebasin-large-") as folder:
+            a, b, out = (Path(folder, x) for x in ("a", "b", "out"))
+            Path(folder, "tiny").mkdir()
+            for seed, (side, model) in enumerate((("a", a), ("b", b))):
+                write_random(Path(folder, "tiny", side), small(SIZES[name]), seed=seed)
+                parameters = write_random(model, config, seed=seed)
+            found[f"{few} layers"] = {"parameters": parameters, **align(a, b, out)}
+            print(json.dumps({name: found}), file=sys.stderr, flush=True)
+    one, two = (found[f"{few} layers"]["seconds"] for few in (1, 2))
+    whole = (one + (layers - 1) * (two - one)) / 60
+    return {**found, "a page, seconds": round(two - one, 1), f"{layers} layers, minutes foretold": round(whole, 1)}
 
 
 def small(config: dict[str, Any]) -> dict[str, Any]:

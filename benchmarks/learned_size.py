@@ -1,7 +1,9 @@
 """Learned matching at size: tokens per second and memory of a step, beside plain forward + backward of one such model.
 
-    python benchmarks/run.py learned_size                              all of SIZES
-    ONEBASIN_SIZES=1.4B python benchmarks/run.py learned_size          only this one
+    python benchmarks/run.py learned_size                     all of it, or in parts, each kept beside those before:
+    ONEBASIN_SIZES=1.4B python benchmarks/run.py learned_size
+    ONEBASIN_SIZES=7B ONEBASIN_WAYS="one-sided" python benchmarks/run.py learned_size
+    ONEBASIN_SIZES=7B ONEBASIN_WAYS="two-sided;one-sided, agreement" python benchmarks/run.py learned_size
 
 Models are random, of the shapes of benchmarks/large.py, stored in bfloat16.  Batches are 16 x 1,024 random tokens with
 the task loss; everything is bfloat16 on a GPU, and the activations of each layer are computed again going back, in
@@ -9,7 +11,7 @@ plain training, too.  A learned step includes its optimiser; the plain one is fo
 weights.  "allowed" is frozen models + what plain training holds besides weights and gradients + latents, their
 gradients and both moments of the optimiser; in GB, allocated by torch at most.
 
-ONEBASIN_TINY=1 takes small models and few tokens, to try the file on any machine.
+ONEBASIN_TINY=1 takes small models and few tokens, to try the file on any machine.  Parts of 7B take about five minutes.
 """
 
 import gc
@@ -23,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from large import LLAMA, NEOX, SIZES, SMALL, TINY, device, write_random
+from large import LLAMA, NEOX, SIZES, SMALL, TINY, device, kept, write_random
 
 NEEDS: tuple[Path, ...] = ()
 WANTED = os.environ.get("ONEBASIN_SIZES", "1.4B,7B").split(",")
@@ -38,14 +40,16 @@ WAYS: dict[str, dict[str, Any]] = {
 
 def measure() -> dict[str, Any]:
     """One size after the other; what is done is printed at once, for a run that is cut short."""
-    found: dict[str, Any] = {"device": device(), "batch": f"{BATCH} x {LENGTH} tokens"}
+    ways = os.environ.get("ONEBASIN_WAYS", ";".join(WAYS)).split(";")
+    found: dict[str, Any] = {"device": device(), "batch": f"{BATCH} x {LENGTH} tokens", **kept("learned_size")}
     for name in WANTED:
-        found[name] = measure_size(name)
+        found[name] = {**found.get(name, {}), **measure_size(name, ways)}
         print(json.dumps({name: found[name]}), file=sys.stderr, flush=True)
     return found
 
 
-def measure_size(name: str) -> dict[str, Any]:
+def measure_size(name: str, ways: list[str]) -> dict[str, Any]:
+    """Plain training, and these ways beside it."""
     import torch
 
     config = {**SIZES[name], **(SMALL if TINY else {})}
@@ -57,7 +61,8 @@ def measure_size(name: str) -> dict[str, Any]:
         parameters = write_random(Path(folder, "a"), config, seed=0)
         plain = timed(lambda: plain_step(Path(folder, "a"), config))
         found: dict[str, Any] = {"parameters": parameters, "plain": plain}
-        for way, options in WAYS.items():
+        for way in ways:
+            options = WAYS[way]
             row = timed(lambda options=options: learned_step(Path(folder, "a"), config, options))
             row["share of plain speed"] = round(row["tokens per second"] / plain["tokens per second"], 3)
             row["allowed GB"] = round(row["held GB"] + plain["peak GB"] - plain["held GB"], 2)

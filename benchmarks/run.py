@@ -23,7 +23,20 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 SCRIPTS = ("run", "statements", "zoo")  # what is here besides benchmarks
 # No result of theirs is committed yet.
-AHEAD = ("ancestors", "blocks", "embedders", "experts", "large_cpu", "learned_size", "mutation", "semi_permutations", "width", "worth")
+AHEAD = (
+    "ancestors", "blocks", "embedders", "experts", "large_cpu", "learned_size", "mutation", "width", "worth", "writing",
+)  # fmt: skip
+    "ancestors",
+    "blocks",
+    "embedders",
+    "experts",
+    "large_cpu",
+    "learned_size",
+    "mutation",
+    "width",
+    "worth",
+    "writing",
+)
 PACKAGES = ("torch", "transformers", "safetensors", "numpy", "scipy")
 
 

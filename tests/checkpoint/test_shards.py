@@ -1,16 +1,21 @@
-"""One shard at a time, whole or not at all."""
+"""Tensors one after the other, into folders that are whole or not at all."""
 
+import json
 import shutil
+import weakref
+from pathlib import Path
 
 import pytest
 import torch
-from safetensors import SafetensorError
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from helpers.writing import CONFIG, UNMADE, planned, refusal, sample
 from onebasin.checkpoint import (
     Planned,
     write_folder,
 )
+from onebasin.checkpoint.shard import write_shard
 from onebasin.errors import BadOutput
 
 
@@ -31,8 +36,42 @@ def test_shards_are_made_in_turn(tmp_path):
         max_shard_size=80,
         progress=lambda done, total: calls.append((done, total)),
     )
-    assert seen == [(0, 0), (1, 0), (2, 1), (3, 1)]
+    assert seen == [(0, 1), (1, 1), (2, 2), (3, 2)]
     assert calls == [(40, 160), (80, 160), (120, 160), (160, 160)]
+
+
+def test_two_tensors_are_in_memory_at_a_time(tmp_path):
+    """One is on its way to the disk while the next is made."""
+    known, alive = [], []
+
+    def make() -> torch.Tensor:
+        alive.append(sum(tensor() is not None for tensor in known))
+        tensor = torch.ones(1000)
+        known.append(weakref.ref(tensor.untyped_storage()))
+        return tensor
+
+    write_folder(
+        tmp_path / "out", [Planned(f"t{i}", (1000,), "F32", make) for i in range(6)], config=CONFIG, carry_from=None
+    )
+    assert max(alive) <= 1
+    assert len(alive) == 6
+
+
+def test_a_file_is_as_safetensors_writes_it(tmp_path):
+    """Header and numbers, but for the order of tensors of one width, which the format leaves open."""
+    tensors = sample()
+    write_folder(tmp_path / "out", planned(tensors), config=CONFIG, carry_from=None)
+    file, own = tmp_path / "out" / "model.safetensors", tmp_path / "own.safetensors"
+    save_file(tensors, own, {"format": "pt"})
+    assert file.stat().st_size == own.stat().st_size
+    with safe_open(file, "pt") as ours, safe_open(own, "pt") as theirs:
+        assert ours.metadata() == theirs.metadata()
+        assert set(ours.keys()) == set(theirs.keys())
+    size = int.from_bytes(file.read_bytes()[:8], "little")
+    assert size % 8 == 0
+    places = json.loads(file.read_bytes()[8 : 8 + size])
+    for name, tensor in tensors.items():
+        assert places[name]["data_offsets"][0] % tensor.element_size() == 0
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, RuntimeError, MemoryError, SystemExit])
@@ -58,10 +97,10 @@ def test_interrupted(tmp_path, interrupt):
 
 
 def test_disk_fills_up_while_writing(tmp_path, monkeypatch):
-    def fail(*args, **kwargs):
-        raise SafetensorError("I/O error: No space left on device")
+    def full(file, *others):
+        write_shard(Path("/dev/full"), *others)
 
-    monkeypatch.setattr("safetensors.torch.save_file", fail)
+    monkeypatch.setattr("onebasin.checkpoint.write.write_shard", full)
     assert "No space left" in str(refusal(tmp_path / "out", planned(sample())))
 
 

@@ -109,7 +109,7 @@ def test_where_no_round_is_left_all_entries_are_looked_at_or_the_gap_is_said(mon
 
 
 def test_other_processes_solve_the_same_and_ask_again(monkeypatch):
-    monkeypatch.setattr(workers, "HUGE", 100)
+    monkeypatch.setattr(workers.Workers, "takes", lambda self, size, device: size >= 100)
     scores = scores_of(150)
     with workers.workers() as pool:
         index = pool.begin(scores)(lambda: scores)
@@ -124,10 +124,17 @@ def test_other_processes_solve_the_same_and_ask_again(monkeypatch):
     assert gain(hard, again) == pytest.approx(gain(hard, dense(hard)))
 
 
+def test_a_cpu_that_is_at_work_solves_by_itself():
+    with workers.workers() as pool:
+        assert pool.takes(workers.HUGE, "cuda")
+        assert not pool.takes(workers.HUGE - 1, "cuda")
+        assert not pool.takes(workers.HUGE, "cpu")
+
+
 SCRIPT = """
 import torch
 from onebasin.linalg import workers
-workers.HUGE = 100
+workers.Workers.takes = lambda self, size, device: True
 print("once")
 torch.manual_seed(0)
 with workers.workers() as pool:

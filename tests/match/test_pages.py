@@ -69,8 +69,7 @@ def test_one_page_is_in_memory_at_a_time(tmp_path, monkeypatch):
 def test_units_that_other_processes_solve_give_the_same_maps(tmp_path, monkeypatch):
     a, b = forms_of(tmp_path, "llama")
     here = match_weights(Pages.of(a, b), WeightMatching(sweeps=2, tol=0))
-    monkeypatch.setattr(workers, "HUGE", 4)
-    monkeypatch.setattr("onebasin.match.ascent.HUGE", 4)
+    monkeypatch.setattr(workers.Workers, "takes", lambda self, size, device: size >= 4)
     monkeypatch.setattr("onebasin.linalg.candidates.FEW", 1000)
     there = match_weights(Pages.of(a, b), WeightMatching(sweeps=2, tol=0))
     assert there.distances == pytest.approx(here.distances, rel=1e-12)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Recipe = Callable[[], "Tensor"]
 
+FLOAT64, SMALL = 8, 2**31  # bytes of a number, and of a model that may be kept whole
+
 
 @dataclass(frozen=True, repr=False)
 class Checkpoint(Shared):
@@ -103,17 +105,20 @@ class Checkpoint(Shared):
 
     def kept_if_small(self) -> Checkpoint:
         """`in_memory` where that is less than two gigabytes; larger models are computed whenever they are asked for."""
-        return self.in_memory() if 8 * sum(map(prod, self.spec.keys.values())) < 2**31 else self
+        return self.in_memory() if FLOAT64 * sum(map(prod, self.spec.keys.values())) < SMALL else self
 
     def tensor(self, key: str) -> Tensor:
         """The stored tensor `key`, or a piece of one, put together from its leaves in float64."""
         import torch
 
-        from onebasin.checkpoint.views import write_leaf
+        from onebasin.checkpoint.views import as_stored, write_leaf
 
         if key in self.spec.pieces:
             piece = self.spec.pieces[key]
             return cut(self.tensor(piece.key), piece)
+        first, *others = self.spec.parts[key]
+        if not others and first.whole and first.view.shape == self.spec.keys[key]:
+            return as_stored(self[first.name], first)
         whole = torch.empty(self.spec.keys[key], dtype=torch.float64, device=self.store.device)
         for leaf in self.spec.parts[key]:
             write_leaf(whole, leaf, self[leaf.name])

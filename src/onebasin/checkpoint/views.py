@@ -11,7 +11,8 @@ from onebasin.spec import Leaf
 
 def read_leaf(stored: Tensor, leaf: Leaf) -> Tensor:
     """The numbers of a leaf, in float64, from the tensor that holds it."""
-    return shown(stored, leaf).to(torch.float64) + leaf.plus
+    numbers = shown(stored, leaf).to(torch.float64, copy=True)
+    return numbers + leaf.plus if leaf.plus else numbers
 
 
 def shown(stored: Tensor, leaf: Leaf) -> Tensor:
@@ -21,7 +22,14 @@ def shown(stored: Tensor, leaf: Leaf) -> Tensor:
 
 def write_leaf(stored: Tensor, leaf: Leaf, value: Tensor) -> None:
     """Put the numbers of a leaf where `read_leaf` finds them."""
-    _window(stored, leaf)[leaf.index] = value - leaf.plus
+    _window(stored, leaf)[leaf.index] = value - leaf.plus if leaf.plus else value
+
+
+def as_stored(value: Tensor, leaf: Leaf) -> Tensor:
+    """The stored tensor of a leaf that is all of it; it may share the memory of `value`."""
+    view = leaf.view
+    stored: Tensor = rearrange(value, f"{' '.join(view.order)} -> {view.stored}", **dict(view.sizes))
+    return stored - leaf.plus if leaf.plus else stored
 
 
 def _window(stored: Tensor, leaf: Leaf) -> Tensor:

@@ -1,19 +1,17 @@
-"""Write a checkpoint folder as transformers does, one shard in memory at a time, rounding once."""
+"""Write a checkpoint folder as transformers does, two tensors in memory at a time, rounding once."""
 
 from __future__ import annotations
 
 import json
 import math
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from safetensors import SafetensorError
 
 from onebasin.checkpoint.dtypes import is_finite, nbytes, torch_dtype
 from onebasin.checkpoint.folder import INDEX
 from onebasin.checkpoint.output import carry_files, whole_folder
+from onebasin.checkpoint.shard import in_file_order, write_shard
 from onebasin.checkpoint.store import Progress
 from onebasin.errors import BadOutput
 from onebasin.options import BYTES, bytes_of
@@ -27,7 +25,7 @@ FORMAT: Mapping[str, str] = {"format": "pt"}
 
 
 class Planned(NamedTuple):
-    """A tensor to write: known by its header before any work; `make` is called once, when its shard's turn comes."""
+    """A tensor to write: known by its header before any work; `make` is called once, when its turn comes."""
 
     name: str
     shape: tuple[int, ...]
@@ -65,6 +63,15 @@ def write_folder(
     if len(plan) != len(tensors):
         raise ValueError("two planned tensors have the same name")
     total, done = sum(tensor.nbytes for tensor in tensors), 0
+
+    def made(ordered: Sequence[Planned]) -> Iterator[Tensor]:
+        nonlocal done
+        for tensor in ordered:
+            yield _rounded(tensor)
+            done += tensor.nbytes
+            if progress:
+                progress(done, total)
+
     with whole_folder(out, total, overwrite=overwrite) as partial:
         split = shards(tensors, max_shard_size)
         _write_json(partial / "config.json", {key: x for key, x in config.items() if key != "auto_map"})
@@ -73,13 +80,8 @@ def write_folder(
         for name, content in (extra_files or {}).items():
             (partial / name).write_bytes(content.encode() if isinstance(content, str) else content)
         for file, names in split.filename_to_tensors.items():
-            shard = {}
-            for name in names:
-                shard[name] = _rounded(plan[name])
-                done += plan[name].nbytes
-                if progress:
-                    progress(done, total)
-            _save(shard, partial / file, metadata)
+            ordered = in_file_order([plan[name] for name in names])
+            write_shard(partial / file, ordered, made(ordered), metadata)
         if split.is_sharded:
             counts = {"total_parameters": sum(math.prod(tensor.shape) for tensor in tensors)}
             index = {"metadata": counts | split.metadata, "weight_map": split.tensor_to_filename}
@@ -100,7 +102,7 @@ def shards(tensors: Sequence[Planned], max_shard_size: int | str) -> StateDictSp
 
 
 def _rounded(planned: Planned) -> Tensor:
-    """The made tensor on the CPU, in the planned type, in memory of its own."""
+    """The made tensor on the CPU, in the planned type, contiguous."""
     import torch
 
     made, dtype = planned.make().detach(), torch_dtype(planned.dtype)
@@ -114,7 +116,7 @@ def _rounded(planned: Planned) -> Tensor:
         )
     stored = made.to(dtype)
     if is_finite(stored):
-        return torch.empty(planned.shape, dtype=dtype).copy_(stored)
+        return stored.cpu().contiguous()
     if is_finite(made):
         raise BadOutput(
             f"a tensor does not fit into {planned.dtype}",
@@ -125,17 +127,6 @@ def _rounded(planned: Planned) -> Tensor:
         )
     step = "check that the inputs are finite, then please report this"
     raise BadOutput("a computed tensor is not finite", tensor=planned.name, expected="finite numbers", next_step=step)
-
-
-def _save(shard: dict[str, Tensor], file: Path, metadata: Mapping[str, str]) -> None:
-    from safetensors.torch import save_file
-
-    try:
-        save_file(shard, file, metadata=dict(metadata))
-    except SafetensorError as error:  # disk full, I/O error
-        step = "nothing was written; check the disk and try again"
-        raise BadOutput(f"{file.name} could not be written", found=error, next_step=step) from error
-    shutil.copymode(file.with_name("config.json"), file)  # save_file makes files that only their owner can read
 
 
 def json_text(value: Any) -> str:

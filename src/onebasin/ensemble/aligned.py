@@ -39,6 +39,11 @@ class Move:
     gains: Mapping[str, Tensor] = field(default_factory=dict)
     stays: bool = False
 
+    @property
+    def still(self) -> bool:
+        """Whether nothing changes."""
+        return self.stays and not self.gains
+
     def __call__(self, form: Checkpoint) -> Checkpoint:
         """The form in the common basis: the same function."""
         moved = form if self.stays else transport(form, self.alignment)
@@ -53,7 +58,8 @@ class Aligned(Shared):
 
     `paces` are how fast numbers go from model to model, where that was learned: they belong to averages alone.
     `why_canonical` is a reason why the first model cannot stay as it is.  `certificate` says how the models were
-    aligned and how exact that is, once they are certified; `writer` is what `save` uses.
+    aligned and how exact that is, once they are certified; `writer` is what `save` uses; `moved` are the forms, if
+    they were made before.
     """
 
     ensemble: Ensemble
@@ -63,11 +69,19 @@ class Aligned(Shared):
     paces: tuple[Paces, ...] = ()
     certificate: Mapping[str, Any] = field(default_factory=dict)
     writer: Callable[[Aligned, Path, str | None], object] | None = None
+    moved: tuple[Checkpoint, ...] | None = None
 
     @cached_property
     def forms(self) -> tuple[Checkpoint, ...]:
-        """All models in canonical form and in one basis; lazily, leaf by leaf."""
-        return tuple(move(form) for move, form in zip(self.moves, self.ensemble.forms, strict=True))
+        """All models in canonical form and in one basis; lazily, leaf by leaf, unless they were `moved_once`."""
+        return self.moved or tuple(move(form) for move, form in zip(self.moves, self.ensemble.forms, strict=True))
+
+    def moved_once(self) -> Aligned:
+        """The same for what looks at the models again and again: of two, a small one that moves is kept in memory."""
+        if len(self.moves) > 2:
+            return self
+        pairs = zip(self.moves, self.forms, strict=True)
+        return replace(self, moved=tuple(form if move.still else form.kept_if_small() for move, form in pairs))
 
     @cached_property
     def _written(self) -> tuple[tuple[Checkpoint, ...], str | None]:
@@ -105,7 +119,8 @@ class Aligned(Shared):
 
         Where A has moved as well, it is taken back to where A was.
         """
-        first, moved = self.moves[0], replace(self.moves[which], gains={})(self.ensemble.forms[which])
+        first, move = self.moves[0], self.moves[which]
+        moved = replace(move, gains={})(self.ensemble.forms[which]) if move.gains else self.forms[which]
         return moved if first.stays else transport(moved, first.alignment.inverse())
 
     def merged(self, shares: Sequence[float] | None = None) -> Checkpoint:

@@ -32,9 +32,17 @@ class Workers:
         self.count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._pool: ProcessPoolExecutor | None = None
 
+    def takes(self, size: int, device: torch.device | str) -> bool:
+        """Whether a problem is worth another process.
+
+        On a CPU none is: all cores are at work, and the scores, which take longer than the assignment, would be made
+        twice.
+        """
+        return size >= HUGE and torch.device(device).type != "cpu"
+
     def begin(self, scores: Tensor) -> Pending:
-        """Start `assign` of one square matrix; small problems are solved at once."""
-        if len(scores) < HUGE:
+        """Start `assign` of one square matrix; what no process takes is solved at once."""
+        if not self.takes(len(scores), scores.device):
             index = assign(scores)
             return lambda again: index
         candidates = Candidates.of(scores)

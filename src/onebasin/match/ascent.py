@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 
 from torch import Tensor
 
-from onebasin.linalg.workers import HUGE, Workers
+from onebasin.linalg.workers import Workers
 from onebasin.maps import Map, map_of
 from onebasin.match.circuits import inner_spaces
 from onebasin.match.experts import match_experts
@@ -44,7 +44,7 @@ class Ascent(State):
         single = (name for name in matched if name not in self.experts and self.bases[name] is None)
         self.units = [name for name in single if self.group[name] == "units"]
         self.moments: dict[str, Tensor] = {}
-        large = any(self.spec.spaces[name].size >= HUGE for name in self.units)
+        large = any(workers.takes(self.spec.spaces[name].size, pages.device) for name in self.units)
         self.ahead = workers.count if large else 0  # pages whose units are being solved while others are looked at
 
     def anchors(self, space: str, known: Collection[str] = ()) -> dict[str, float]:

@@ -17,6 +17,7 @@ from onebasin.maps.monomial import matched
 from onebasin.maps.rotary import pair_blocks
 from onebasin.match.moments import Moment, Moments, Overlap
 
+ON_CPU, ON_GPU = 2**17, 2**24  # pairs of units at a time: as many as caches hold, or as keep a GPU busy
 STEPS = 2  # towards the best scale of a pair of units that is only considered; a pair that is chosen gets all
 
 
@@ -103,9 +104,10 @@ def _scaled_units(family: Family, moments: Moments, start: Map | None, condition
     return map_of(family).from_tensors({"index": index, "scale": scale})
 
 
-def scaled_scores(family: Family, of: Mapping[Rep, Overlap], rows: int = 1024) -> Tensor:
+def scaled_scores(family: Family, of: Mapping[Rep, Overlap]) -> Tensor:
     """2 P − min_r |a − r b|² of all pairs of units, some rows at a time."""
     found = 2 * of[Rep.PERM].cross
+    rows = max(1, (ON_CPU if found.device.type == "cpu" else ON_GPU) // found.shape[-1])
     by_v, by_c = (of[rep].squares_b.unsqueeze(-2) for rep in (Rep.VEC, Rep.COV))
     for first in range(0, found.shape[-2], rows):
         some = slice(first, first + rows)

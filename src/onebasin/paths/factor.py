@@ -48,7 +48,8 @@ class FactorPath:
             shares = [shown(x, own) if isinstance(x, Tensor) else x for x in self.shares_of(own.key, place)]
             total = shares[0] * first[leaf]
             for share, model in zip(shares[1:], self.models[1:], strict=True):
-                total += share * model[leaf]
+                other = model[leaf]
+                total.addcmul_(other, torch.as_tensor(share).to(other))
             return total
 
         return first.derive({leaf: partial(between, leaf) for leaf in first})

@@ -73,7 +73,7 @@ def run(
             if world.rank:
                 return {}
             with plan.resting():
-                aligned = certify(plan, aligned, notes, tick, made)
+                aligned = certify(plan, aligned.moved_once(), notes, tick, made)
                 return write(plan, aligned, tick, made)
 
 

@@ -139,6 +139,12 @@ class Leaf:
             kept[letter] = [*range(start, stop, 2), *range(start + 1, stop, 2)] if turns else slice(start, stop)
         return tuple(picked[x] if x in picked else kept[x] for x in self.view.order)
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of what its view shows, in that order."""
+        straight = all(axis is None or not axis.interleaved for _, axis, *_ in self.axes)
+        return straight and self.box == tuple((0, dict(self.view.sizes)[x]) for x in self.view.order)
+
     def spaces(self) -> list[tuple[int, Axis]]:
         """(dimension, axis) of every dimension that lives in a space."""
         return [(i, axis) for i, (_, axis, *_) in enumerate(self.axes) if axis is not None]
