@@ -48,8 +48,7 @@ class FactorPath:
             shares = [shown(x, own) if isinstance(x, Tensor) else x for x in self.shares_of(own.key, place)]
             total = shares[0] * first[leaf]
             for share, model in zip(shares[1:], self.models[1:], strict=True):
-                other = model[leaf]
-                total.addcmul_(other, torch.as_tensor(share).to(other))
+                total += share * model[leaf]
             return total
 
         return first.derive({leaf: partial(between, leaf) for leaf in first})
