@@ -269,7 +269,7 @@ def by_name(mutant: Mutant) -> list[str]:
         score += 30 * (file.stem.removeprefix("test_") in {*users, stem})
         if score := score + 10 * any(file == x or x in file.parents for x in place):
             ranked.append((-score, str(file.relative_to(ROOT))))
-    classes = re.findall(r'"([A-Z]\w*?)(?:Model|LMHead|For)\w*"', mutant.file.read_text(encoding="utf-8"))
+    classes = re.findall(r'"([A-Z]\w*?)(?:Model|(?:LMHead|For)\w*)?"', mutant.file.read_text(encoding="utf-8"))
     only = ["-k", " or ".join(sorted({*classes}))] if classes and mutant.file.parent.name == "archs" else []
     return [*(name for _, name in sorted(ranked)), *only]  # of an architecture, the tests of its classes
 
