@@ -87,6 +87,14 @@ def low_rank(seed: int, n: int = 8, rank: int = 3) -> Tensor:
 
 
 @pytest.mark.parametrize("nearest", [polar, polar_fixing_ones])
+def test_nearest_matrices_are_computed_in_the_dtype_they_are_given(nearest) -> None:
+    matrix = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
+    found = nearest(matrix)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), nearest(matrix.double()), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("nearest", [polar, polar_fixing_ones])
 @pytest.mark.parametrize("seed", range(20))
 def test_what_a_matrix_leaves_open_is_settled_by_another_and_not_by_rounding(nearest, seed: int) -> None:
     matrix, eye = low_rank(seed), torch.eye(8, dtype=torch.float64)

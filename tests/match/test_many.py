@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import weakref
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -173,6 +174,19 @@ def test_a_round_that_does_not_lower_the_objective_is_not_taken(strangers):
     facts = gather(strangers, worse).course["universe"]
     assert asked.calls == facts["alignments_made"] == 6
     assert facts["objective"] == first.course["universe"]["objective"]
+    assert facts["settled"]
+
+
+def test_a_round_that_changes_nothing_is_not_taken(strangers):
+    asked = Counting()
+
+    def same(reference: Checkpoint, form: Checkpoint, start: Alignment | None) -> Any:
+        matched = asked(reference, form, start)
+        return matched if start is None else replace(matched, alignment=start)
+
+    facts = gather(strangers, same).course["universe"]
+    assert facts["rounds"] == 1
+    assert len(facts["objective"]) == 2
     assert facts["settled"]
 
 

@@ -7,6 +7,7 @@ import torch
 
 from helpers.reproducing import BERT, GPT2, NEOX, ROFORMER
 from onebasin.reproduce.models import fresh
+from onebasin.reproduce.p2_protocols import SIZES
 from onebasin.reproduce.parts import PROTOCOLS, renew
 
 ATTENTION = {"gpt2": ".attn.", "neox": ".attention.", "bert": ".attention.", "roformer": ".attention."}
@@ -39,3 +40,10 @@ def test_a_protocol_draws_its_part_again_and_nothing_else(tmp_path, kind, protoc
     }[protocol]
     assert changed == {name for name in old if inside(name)}
     assert changed
+
+
+@pytest.mark.parametrize("budget", SIZES)
+def test_sizes_of_models_are_whole_multiples(budget):
+    sizes = SIZES[budget]
+    assert sizes["inner"] == (2 if budget == "tiny" else 4) * sizes["width"]
+    assert sizes["width"] % (2 * sizes["heads"]) == 0  # rotary positions turn pairs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import transformers
 
@@ -10,7 +12,9 @@ from helpers.growing import drift
 from helpers.pairs import open_random
 from helpers.random_models import rope
 from onebasin import widen
+from onebasin.canonical.structure import canonical_spec
 from onebasin.errors import Incompatible, NotExpressible
+from onebasin.widening.embeddings import _stretch as stretch
 
 YARN = rope(rope_type="yarn", factor=2.0, original_max_position_embeddings=24)
 REFUSED = {
@@ -65,3 +69,16 @@ def test_a_configuration_is_a_target_too(tmp_path):
     config.n_positions += 1
     with pytest.raises(Incompatible, match="n_positions"):
         widen(small, config)
+
+
+@pytest.mark.parametrize(("first", "others"), [(4, 4), (4, 9)])
+def test_norms_of_one_stream_are_stretched_alike_or_not_at_all(tmp_path, first, others):
+    small = canonical_spec(open_random(tmp_path, "llama", 1, 0))
+    factors = dict(zip(small.norms, [first, *[others] * len(small.norms)], strict=False))
+    norms = {name: replace(norm, eps=factors[name] * norm.eps) for name, norm in small.norms.items()}
+    large = replace(small, norms=norms)
+    if first == others:
+        assert stretch("residual", small, large) == pytest.approx(2)
+    else:
+        with pytest.raises(NotExpressible, match="a stream that can be stretched"):
+            stretch("residual", small, large)
