@@ -173,14 +173,16 @@ def positions(folder: Path, count: int) -> Path:
     edit_weights(folder, lambda t: t.update({"bert.embeddings.position_embeddings.weight": torch.randn(count, 8)}))
     edit_config(folder, max_position_embeddings=count)
     settings = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "model_max_length": count}))
+    own = {"model_max_length": count, "auto_map": {"AutoTokenizer": "own.Tokenizer"}}
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, **own}))
     return folder
 
 
 @pytest.mark.parametrize("longer", ["a", "b"])
 def test_the_longer_table_of_positions_is_cut(cli, pair, tmp_path, longer):
     a, b = pair
-    positions({"a": a, "b": b}[longer], 9)
+    (tmp_path / "private.json").write_text('{"max_length": 1000}')
+    (positions({"a": a, "b": b}[longer], 9) / "linked_config.json").symlink_to(tmp_path / "private.json")
     code, out, err = cli("align", a, b, "-o", tmp_path / "plan", *WEIGHT, "--dry-run", "--json")
     assert code == 0, err
     plan = json.loads(out)
@@ -196,6 +198,8 @@ def test_the_longer_table_of_positions_is_cut(cli, pair, tmp_path, longer):
         assert answers(folder) == pytest.approx(answers({"a": a, "b": b}[side]), abs=1e-8)
         length = json.loads((folder / "tokenizer_config.json").read_text()).get("model_max_length", 0)
         assert length == 6 or longer == "b"
+        assert "auto_map" not in (folder / "tokenizer_config.json").read_text()
+        assert not (folder / "linked_config.json").exists()
         assert Checkpoint.open(folder).spec.reads.positions == 6
     code, _, err = cli("merge", a, b, "-o", tmp_path / "merged", *WEIGHT)
     assert code == 0, err
