@@ -16,7 +16,7 @@ import transformers
 from safetensors.torch import load_file
 
 from helpers.folders import certificate, edit_config, edit_weights, same
-from helpers.random_models import random_model
+from helpers.random_models import byte_llama, random_model
 from helpers.task_files import WORDS, bert
 from onebasin import Checkpoint, align
 from onebasin.errors import Incompatible
@@ -173,14 +173,16 @@ def positions(folder: Path, count: int) -> Path:
     edit_weights(folder, lambda t: t.update({"bert.embeddings.position_embeddings.weight": torch.randn(count, 8)}))
     edit_config(folder, max_position_embeddings=count)
     settings = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "model_max_length": count}))
+    own = {"model_max_length": count, "auto_map": {"AutoTokenizer": "own.Tokenizer"}}
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, **own}))
     return folder
 
 
 @pytest.mark.parametrize("longer", ["a", "b"])
 def test_the_longer_table_of_positions_is_cut(cli, pair, tmp_path, longer):
     a, b = pair
-    positions({"a": a, "b": b}[longer], 9)
+    (tmp_path / "private.json").write_text('{"max_length": 1000}')
+    (positions({"a": a, "b": b}[longer], 9) / "linked_config.json").symlink_to(tmp_path / "private.json")
     code, out, err = cli("align", a, b, "-o", tmp_path / "plan", *WEIGHT, "--dry-run", "--json")
     assert code == 0, err
     plan = json.loads(out)
@@ -196,6 +198,8 @@ def test_the_longer_table_of_positions_is_cut(cli, pair, tmp_path, longer):
         assert answers(folder) == pytest.approx(answers({"a": a, "b": b}[side]), abs=1e-8)
         length = json.loads((folder / "tokenizer_config.json").read_text()).get("model_max_length", 0)
         assert length == 6 or longer == "b"
+        assert "auto_map" not in (folder / "tokenizer_config.json").read_text()
+        assert not (folder / "linked_config.json").exists()
         assert Checkpoint.open(folder).spec.reads.positions == 6
     code, _, err = cli("merge", a, b, "-o", tmp_path / "merged", *WEIGHT)
     assert code == 0, err
@@ -308,3 +312,27 @@ def test_files_of_a_live_reference_are_there_as_long_as_they_are_needed(pair, tm
     gc.collect()
     found.save(tmp_path / "out")
     assert Checkpoint.open(tmp_path / "out").spec.architecture == "BertForSequenceClassification"
+
+
+def test_models_that_end_texts_with_other_tokens_are_refused(tmp_path):
+    def t5(name: str, end: int) -> Checkpoint:
+        config = transformers.T5Config(
+            d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=9, eos_token_id=end, num_labels=2,
+            relative_attention_num_buckets=4,
+        )  # fmt: skip
+        random_model("T5ForSequenceClassification", config, 0).save_pretrained(tmp_path / name)
+        return Checkpoint.open(tmp_path / name)
+
+    a, b, c = t5("a", 1), t5("b", 1), t5("c", 2)
+    assert order_between(a, b, TOKENS) is None
+    with pytest.raises(Incompatible, match="another token at the end"):
+        order_between(a, c, TOKENS)
+
+
+def test_rotary_positions_have_no_table_to_cut(cli, tmp_path):
+    a, b = byte_llama(tmp_path / "a"), byte_llama(tmp_path / "b", 1, max_position_embeddings=64)
+    code, _, err = cli("merge", a, b, "-o", tmp_path / "out", *WEIGHT)
+    assert code == 0, err
+    assert "32 in A, 64 in B; nothing to do: no stored table depends on it, and a merged model says what A says" in err
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["max_position_embeddings"] == 32
+    assert all(model.spec.keys == Checkpoint.open(a).spec.keys for model in map(Checkpoint.open, (b, tmp_path / "out")))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from onebasin.checkpoint.output import belongs
 from onebasin.checkpoint.store import Store
 
 LENGTHS = ("model_max_length", "max_seq_length", "max_length")  # how long a text may be, as tokenizers and others say
@@ -35,5 +36,6 @@ class Beside:
                 longer = {key: self.longest for key in LENGTHS if settings.get(key, 0) > self.longest}
             except (OSError, ValueError, AttributeError, TypeError):  # no such settings
                 continue
-            if longer:
+            if longer and belongs(file, self.folder):
+                settings.pop("auto_map", None)  # names code, which is not carried over
                 yield file.name, json.dumps({**settings, **longer}, indent=2, ensure_ascii=False) + "\n"

@@ -139,7 +139,7 @@ def _carry(files: list[Path], source: Path, target: Path) -> None:
     for file in sorted(files):
         if not file.is_file() or not is_carried(file.name) or file.stat().st_size > LARGEST:
             continue
-        if not _belongs(file, source):
+        if not belongs(file, source):
             warnings.warn(f"{file.name} is not carried over: it is a link out of {source}", stacklevel=2)
             continue
         copy = target / file.relative_to(source)
@@ -149,7 +149,7 @@ def _carry(files: list[Path], source: Path, target: Path) -> None:
             _forget_code(copy)
 
 
-def _belongs(file: Path, source: Path) -> bool:
+def belongs(file: Path, source: Path) -> bool:
     """Whether a file lies in the folder, or is a link of the Hub's cache: snapshots/COMMIT/FILE -> blobs/HASH."""
     real, folder = file.resolve(), source.resolve()
     cached = folder.parent.name == "snapshots" and real.parent == folder.parents[1] / "blobs"
