@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.folders import edit_config
 from helpers.task_files import vit
 from onebasin.cli import app
 
@@ -42,6 +43,12 @@ def test_preprocessing_that_is_none(refused, place):
     for rules in ({"image_mean": ["a"]}, {"image_std": 0}, {"rescale_factor": [1, 2]}, {"resample": 99}):
         (place / "V" / "preprocessor_config.json").write_text(json.dumps(rules))
         assert f"no valid {next(iter(rules))}" in refused("barrier", "V", "V", "--task", "builtin:shapes")
+
+
+def test_dropout_that_is_a_word(refused, place):
+    """What is said first depends on the version of transformers."""
+    edit_config(place / "A", attention_dropout="much")
+    assert "attention_dropout" in refused("verify", "A", "--quiet")
 
 
 def stumbling(error: Exception) -> Callable[..., None]:

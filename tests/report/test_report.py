@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from helpers.demos import tiny
 from helpers.random_models import byte_llama, random_folder
@@ -307,13 +308,13 @@ def test_angles_are_those_of_the_planes():
 # ---- in a browser
 
 
-def browse(file: Path, profile: Path, *options: str) -> tuple[str, str]:
+def browse(file: Path, profile: Path, *options: str, show: str = "--dump-dom") -> tuple[str, str]:
     """(the document as the browser has it, what it logged)"""
     flags = (
         "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
         "--disable-component-update --disable-sync --enable-logging=stderr --v=0"
     )
-    command = [CHROMIUM, *flags.split(), f"--user-data-dir={profile}", *options, "--dump-dom", file.as_uri()]
+    command = [CHROMIUM, *flags.split(), f"--user-data-dir={profile}", *options, show, file.as_uri()]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": str(profile)})
     return ran.stdout, ran.stderr
 
@@ -328,3 +329,14 @@ def test_a_browser_shows_it_without_complaint(shown, tmp_path):
     bad = tmp_path / "bad.html"
     bad.write_text("<!doctype html><title>x</title><script>console.error('seen')</script>")
     assert "seen" in browse(bad, tmp_path)[1]  # the log would show it
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed to look at the page with")
+@pytest.mark.parametrize(("scheme", "paper"), [("light", "#fcfcfb"), ("dark", "#15181b")])
+def test_a_browser_shows_it_in_the_light_and_in_the_dark(shown, tmp_path, scheme, paper):
+    preferred = f"--blink-settings=preferredColorScheme={('dark', 'light').index(scheme)}"
+    picture = tmp_path / "page.png"
+    _, log = browse(shown / "report.html", tmp_path, preferred, show=f"--screenshot={picture}")
+    assert "CONSOLE" not in log
+    with Image.open(picture) as seen:
+        assert "#{:02x}{:02x}{:02x}".format(*seen.convert("RGB").getpixel((1, 1))) == paper
