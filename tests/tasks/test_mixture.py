@@ -38,8 +38,9 @@ def test_weights_are_relative_and_sum_to_one():
         ({"a": numbers(4), "b": replace(numbers(4), kind=LANGUAGE)}, None, "do not go together"),
         ({"a": numbers(4), "b": replace(numbers(4), loss=lambda x, y: y)}, None, "another loss"),
         ({"a": numbers(4)}, {"b": 1}, "no such task to weigh"),
+        ({"a": numbers(4), "mean": numbers(4)}, None, "called mean"),
     ],
-    ids=["kinds", "losses", "weights"],
+    ids=["kinds", "losses", "weights", "names"],
 )
 def test_what_does_not_go_together_is_refused(tasks, weights, says):
     with pytest.raises(BadTask, match=says):

@@ -7,8 +7,9 @@ from typing import Any
 from onebasin.cli.output import console, print_table, size
 from onebasin.ensemble.words import describe_drift, describe_written
 from onebasin.errors import one_line
-from onebasin.landscape.tables import MEAN, note_of, table_of
+from onebasin.landscape.tables import note_of, table_of
 from onebasin.report.card import describe_merging
+from onebasin.tasks.mixture import MEAN
 
 TRAINED = ("", ": the average, all models and their plain average; --no-heal-compare trains the average alone")
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onebasin.landscape.evaluate import METRICS
-
-MEAN = "mean"  # the line of several tasks together
+from onebasin.tasks.mixture import MEAN
 
 
 def table_of(scores: Mapping[str, Any]) -> list[list[str]]:

@@ -63,7 +63,7 @@ class Steps:
         """How much the mean loss of some samples counts; None where it is all there is."""
         if self.world.size > 1:
             return weight * self.world.part(self.objective.counted(inputs, labels))
-        return None if weight == 1 else torch.tensor(weight, device=self.device)
+        return None if weight == 1 else torch.tensor(weight, dtype=widest(self.device), device=self.device)
 
     def aim(self, heights: Sequence[float]) -> None:
         """Take the loss where the path is highest (the law "highest")."""

@@ -19,7 +19,6 @@ from onebasin.ensemble.words import describe_written, name_of
 from onebasin.errors import OnebasinError
 from onebasin.events import Callback
 from onebasin.landscape import Curve, Surface, measure
-from onebasin.landscape.tables import MEAN
 from onebasin.match.options import Gathering
 from onebasin.methods.method import BATCH, Job, Tick, silent
 from onebasin.paths import path_between
@@ -40,6 +39,7 @@ from onebasin.report.card import linear_merge
 from onebasin.report.html import write_report
 from onebasin.report.pictures import ternary
 from onebasin.report.similarity import similarity
+from onebasin.tasks.mixture import MEAN
 from onebasin.verification.certificate import certificate, check_exact, exactness, versions
 from onebasin.verification.written import check_written, measure_written
 

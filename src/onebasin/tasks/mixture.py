@@ -17,6 +17,7 @@ from onebasin.tasks.task import Measure, Task
 from onebasin.tasks.training import Windows
 
 One = Task | Windows
+MEAN = "mean"  # what figures of all tasks together are called
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,9 @@ def mix(tasks: Mapping[str, Task], weights: Mapping[str, float] | None = None) -
     if odd := sorted(set(weights) - set(tasks)):
         step = "give weights to tasks by their names"
         raise BadTask("There is no such task to weigh", expected=", ".join(tasks), found=odd[0], next_step=step)
+    if MEAN in tasks:
+        step = "give that task another name"
+        raise BadTask("No task can be called mean: so are the figures of all of them", found=MEAN, next_step=step)
     for name, task in tasks.items():
         if task.kind != first.kind or task.loss is not first.loss:
             step = "give tasks that one head and one loss are for"

@@ -9,7 +9,7 @@ from typing import Any
 
 from onebasin.checkpoint.folder import read_json_object
 from onebasin.ensemble.words import join_words
-from onebasin.landscape.tables import MEAN
+from onebasin.tasks.mixture import MEAN
 
 Data = Mapping[str, Any]
 
