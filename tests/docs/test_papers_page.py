@@ -15,8 +15,9 @@ INTRODUCTION = """\
 `onebasin reproduce NAME -o OUT` trains the models of a table or figure, aligns them, measures, and prints published
 beside ours; `onebasin reproduce --list` has all names. The budget `tiny` makes its own data and takes minutes on a CPU;
 `small` is what the tables below show, minutes on one GPU; `paper` is the published setting. What is done is kept: the
-same command goes on where it was stopped. Barriers are mean ± standard error over pairs, on test data. What we know of
-a paper only from summaries is marked second-hand.
+same command goes on where it was stopped, and `--limit-minutes 9` stops it in good time. Barriers are mean ± standard
+error over pairs, on test data. What we know of a paper only from summaries is marked second-hand. What of the papers we
+confirm so far: [decision 0014](decisions/0014-what-of-the-papers-holds.md).
 
 """
 

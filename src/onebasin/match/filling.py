@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from onebasin import families as fam
 from onebasin.alignment import Alignment
@@ -139,18 +138,17 @@ class Splits:
         still = {name: g for name, g in maps.items() if name not in (heads, group, *inside)}
         values = (spec.leaves[spec.linears[x.value].weight] for x in spec.attentions)
         written = {axis.space for leaf in values for _, axis in leaf.spaces()}
-        inner: dict[Rep, Tensor] = {}
-        squares: dict[Rep, list[Tensor]] = {}
+        parts = []
         for name in inside:
-            rep = Rep.COV if name in written else Rep.VEC
-            a, b = (circuits_of(pair, x, name, of_b=of_b) for x, of_b in (({}, False), (still, True)))
-            w = self.state.circuits.get(name, 1.0)
-            inner[rep] = inner.get(rep, 0.0) + w * a.inner(b).permute(0, 2, 1, 3)
-            squares[rep] = [x + w * y.square.sum(1) for x, y in zip(squares.get(rep, [0.0, 0.0]), (a, b), strict=True)]
-        order = assign(sum(inner.values()))  # (h, h', g): the query of B for each of A's
-        matched = {rep: x.gather(-1, order.unsqueeze(-1)).sum((-2, -1)) for rep, x in inner.items()}
-        found = {rep: self._sliced(Overlap(x, *squares[rep]), heads) for rep, x in matched.items()}
-        split = best_split(fam.PERMUTATION, found)
+            a, b = circuits_of(pair, {}, name, of_b=False), circuits_of(pair, still, name, of_b=True)
+            w, rep = self.state.circuits.get(name, 1.0), Rep.COV if name in written else Rep.VEC
+            parts.append((rep, w * a.inner(b).permute(0, 2, 1, 3), w * a.square.sum(1), w * b.square.sum(1)))
+        order = assign(torch.stack([inner for _, inner, _, _ in parts]).sum(0))  # (h, h', g): B's query for each of A's
+        found: dict[Rep, Overlap] = {}
+        for rep, inner, of_a, of_b in parts:
+            one = Overlap(inner.gather(-1, order.unsqueeze(-1)).sum((-2, -1)), of_a, of_b)
+            found[rep] = found[rep] + one if rep in found else one
+        split = best_split(fam.PERMUTATION, {rep: self._sliced(x, heads) for rep, x in found.items()})
         more = {name: self.state.maps[name].identity(spec.spaces[name].size, fibres=spec.fibres(name),
                 device=order.device) for name in inside}  # fmt: skip
         if group is not None:
