@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from onebasin.ensemble.work import Load, tokens_of
 from onebasin.errors import BadRecipe, Diverged
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
 from onebasin.methods.learned import Learned
-from onebasin.methods.method import CHOSE, Job, Method
+from onebasin.methods.method import CHOSE, Inputs, Job, Method
 from onebasin.methods.weight import Weight
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ QUICK: dict[str, Any] = {  # near the centre
 }  # fmt: skip
 MODEST = {**QUICK, "steps": 100, "batch": 16}  # minutes on a CPU
 TEXTS, PICTURES = 250, 1000  # inputs that are made up on a CPU: words are slow to write
+LONGEST = 256  # tokens of a text, at most
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,10 @@ class Auto(Method):
     def check(self, models: Sequence[Checkpoint]) -> None:
         self.learned.check(models)
 
+    def stages(self, spec: ModelSpec, inputs: Inputs | None) -> dict[str, Load]:
+        parts, inputs = (self.weight, self.activation, self.learned), inputs or _to_make_up(spec)
+        return {name: load for part in parts for name, load in part.stages(spec, inputs).items()}
+
     def why_canonical(self, spec: ModelSpec) -> str | None:
         return self.learned.why_canonical(spec)
 
@@ -112,6 +118,16 @@ def _split(inputs: Task) -> tuple[Training, Task]:
     from onebasin.tasks import training
 
     return training(inputs).split(max(1, round(HELD * len(inputs))))
+
+
+def _to_make_up(spec: ModelSpec) -> Inputs:
+    """How many inputs are made up on a CPU, and how large they are."""
+    from onebasin.spec import Images
+
+    kind = spec.reads
+    if isinstance(kind, Images):
+        return Inputs(PICTURES, tokens_of(spec, kind.width))
+    return Inputs(TEXTS, min(LONGEST, kind.positions) if kind is not None else LONGEST)
 
 
 def _made_up(models: Sequence[Checkpoint], seed: int, device: torch.device) -> Task:

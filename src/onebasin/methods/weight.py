@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
+from onebasin.ensemble.work import Load, matching
 from onebasin.match.options import WeightMatching
-from onebasin.methods.method import Job, Method
+from onebasin.methods.method import Inputs, Job, Method
 from onebasin.papers.options import PaperMatching
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from onebasin.ensemble.aligned import Aligned
     from onebasin.ensemble.ensemble import Ensemble
     from onebasin.match.weights import Matched
+    from onebasin.spec import ModelSpec
     from onebasin.tasks import Task
 
 
@@ -27,6 +29,9 @@ class Weight(WeightMatching, Method):
     summary: ClassVar[str] = "brings the weights as close as they get; runs no model, needs no data, takes seconds"
 
     paper: PaperMatching = field(default_factory=PaperMatching)
+
+    def stages(self, spec: ModelSpec, inputs: Inputs | None) -> dict[str, Load]:
+        return {"matching": matching(spec, self.sweeps)}
 
     def run(self, ensemble: Ensemble, data: Task | None, job: Job) -> Aligned:
         """Match every model with the first, or with the mean of all."""
