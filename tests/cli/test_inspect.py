@@ -9,6 +9,7 @@ import pytest
 
 from helpers.folders import edit_config, llama
 from helpers.random_models import random_folder, rope
+from onebasin.cli.output import duration
 
 
 def test_inspect_prints_spaces_families_and_reasons(cli, pristine):
@@ -22,6 +23,7 @@ def test_inspect_prints_spaces_families_and_reasons(cli, pristine):
     assert lines["LlamaForCausalLM"].endswith(str(pristine / "a"))
     assert "group dimension" in out
     assert "memory" in out
+    assert "time on this CPU: align two of these" in out
 
 
 def test_inspect_says_what_is_tied_and_what_stays(cli, pristine, tmp_path):
@@ -158,3 +160,12 @@ def test_other_preprocessing_blocks(cli, copy):
     (a / "preprocessor_config.json").write_text(json.dumps({"image_mean": [0.5], "size": 8, "image_processor": "x"}))
     (b / "preprocessor_config.json").write_text(json.dumps({"image_mean": [0.4], "size": 8, "image_processor": "y"}))
     assert blocked(cli, a, b) == ["preprocessing: image_mean"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.01, "under 0.1 s"), (0.34, "0.3 s"), (42.4, "42 s"), (90, "2 min"), (1500, "25 min"), (7200, "2 h"),
+     (300_000, "3.5 days")],
+)  # fmt: skip
+def test_times_in_words(seconds, said):
+    assert duration(seconds) == said

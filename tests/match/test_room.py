@@ -9,7 +9,7 @@ import torch
 
 from helpers.pairs import open_random
 from onebasin.ensemble.memory import page_work
-from onebasin.errors import BadRecipe
+from onebasin.errors import BadRecipe, OnebasinError
 from onebasin.match.room import Memory, free
 from onebasin.options import bytes_of
 from onebasin.processes.devices import for_float64
@@ -36,11 +36,13 @@ def test_what_is_given_less_the_work_is_room(tmp_path):
         Memory(gpu="much")
 
 
-def test_a_run_with_little_memory_gives_the_same_model(tmp_path, cli):
+def test_a_run_with_little_memory_gives_the_same_model(tmp_path, cli, monkeypatch):
+    """Pages that take all that is given leave no room for weights to rest in."""
     for seed in (0, 1):
         open_random(tmp_path / str(seed), "llama", 1, seed)
     written = []
-    for name, more in {"kept": (), "read": ("--memory", "gpu=1GB,host=1KB")}.items():
+    for name, more in {"kept": (), "read": ("--memory", "gpu=1GB,host=1GB")}.items():
+        monkeypatch.setattr("onebasin.match.room.page_work", lambda spec, name=name: 10**9 if name == "read" else 0)
         code, _, err = cli("align", tmp_path / "0", tmp_path / "1", "-o", tmp_path / name, "--method", "weight", *more)
         assert code == 0, err
         written.append((tmp_path / name / "model.safetensors").read_bytes())
@@ -48,6 +50,25 @@ def test_a_run_with_little_memory_gives_the_same_model(tmp_path, cli):
     code, _, err = cli("align", tmp_path / "0", tmp_path / "1", "-o", tmp_path / "x", "--memory", "host=much")
     assert code == 2
     assert "memory.host is no size" in err
+
+
+def test_what_does_not_fit_is_refused_before_work(tmp_path, monkeypatch):
+    """By the option that is too small, with how much would do."""
+    spec, gpu = open_random(tmp_path / "a", "gpt2", 1, 0).spec, torch.device("cuda")
+    Memory(host="3GB").check(CPU, spec, 3 * 10**9)
+    Memory().check(CPU, spec, 10**15)  # what is here is looked at elsewhere
+    with pytest.raises(OnebasinError, match=r"memory\.host is too little") as caught:
+        Memory(host="3GB").check(CPU, spec, 3 * 10**9 + 1)
+    assert "host=4GB" in caught.value.next_step
+    monkeypatch.setattr("onebasin.match.room.page_work", lambda spec: 2 * 10**9)
+    Memory(gpu="2GB", host="1GB").check(gpu, spec, 3 * 10**9)
+    with pytest.raises(OnebasinError, match="too little memory for a page") as caught:
+        Memory(gpu="1.9GB").check(gpu, spec, 0)
+    assert "gpu=2GB" in caught.value.next_step
+    assert "--device cpu" in caught.value.next_step
+    monkeypatch.setattr("onebasin.match.room.free", lambda device: 10**9)
+    with pytest.raises(OnebasinError, match="too little memory for a page"):
+        Memory().check(gpu, spec, 0)
 
 
 def test_a_device_without_float64_leaves_that_to_the_cpu():

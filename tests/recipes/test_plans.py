@@ -67,7 +67,8 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(cli, pair, tmp_path):
     out = tmp_path / "out"
     code, text, err = cli("merge", *pair, "-o", out, "--method", "weight", "--dry-run")
     assert (code, err) == (0, "")
-    for piece in ("merge a and b (LlamaForCausalLM)", "method weight", "memory: about", f"writes: {out}", "gauge: the"):
+    takes = "memory: about", "time: about", f"writes: {out}"
+    for piece in ("merge a and b (LlamaForCausalLM)", "method weight", *takes, "gauge: the"):
         assert piece in text
     assert text.rstrip().endswith("nothing was written")
     (tmp_path / "r.yaml").write_text(yaml.safe_dump({**LEAST["barrier"], "models": [str(x) for x in pair]}))

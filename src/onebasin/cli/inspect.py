@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from onebasin.checkpoint import Checkpoint
-from onebasin.cli.output import console, print_json, print_table, progress, size
+from onebasin.cli.output import console, duration, print_json, print_table, progress, size
 from onebasin.ensemble import inspection
 from onebasin.errors import OnebasinError, one_line
 
@@ -21,11 +21,12 @@ def inspect(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a Hub id.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Show the symmetries of a model: spaces, families and why, group dimension, ties, memory.
+    """Show the symmetries of a model: spaces, families and why, group dimension, ties, memory, time.
 
-    Reads headers and configuration only.  With B, also says what stands between the two (exit code 1 if it blocks).
-    With --weights, reads all weights and says whether the two need an alignment: the cosine of their layers as stored,
-    and of some layers after a quick match.  The last line says whether the models are ready, and what to type next.
+    Reads headers and configuration, and a few megabytes to see how fast this machine is.  With B, also says what stands
+    between the two (exit code 1 if it blocks).  With --weights, reads all weights and says whether the two need an
+    alignment: the cosine of their layers as stored, and of some layers after a quick match.  The last line says whether
+    the models are ready, and what to type next.
     """
     names = [name for name in (a, b) if name is not None]
     if weights:
@@ -74,6 +75,12 @@ def _print_model(report: dict[str, Any]) -> None:
     memory = report["memory"]
     verify, align, learn = (size(memory[work]) for work in ("verify", "align", "learn"))
     console.print(f"memory: verify {verify}, align two of these {align} by weights, {learn} with data or learning")
+    taken = report["seconds"]
+    stages = ", ".join(f"{name} {duration(x)}" for name, x in taken["align"].items())
+    console.print(
+        f"time on this CPU: align two of these {duration(sum(taken['align'].values()))} by weights ({stages}), "
+        f"{duration(taken['step'])} for a step of learning on {inspection.STEP:,} tokens"
+    )
 
 
 def _print_pair(pair: dict[str, Any]) -> None:

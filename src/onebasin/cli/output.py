@@ -28,6 +28,17 @@ def size(nbytes: float) -> str:
     return f"{nbytes:.3g} TB"
 
 
+def duration(seconds: float) -> str:
+    """A time for people, no more exact than it is known."""
+    if seconds < 0.1:
+        return "under 0.1 s"
+    for unit, length in (("s", 60), ("min", 60), ("h", 24)):
+        if seconds < length:
+            return f"{seconds:.1g} {unit}" if seconds < 10 else f"{round(seconds)} {unit}"
+        seconds /= length
+    return f"{seconds:.2g} days"
+
+
 def print_json(report: Any) -> None:
     """What `--json` prints."""
     typer.echo(json_text(report), nl=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onebasin.cli.output import console, print_table, size
+from onebasin.cli.output import console, duration, print_table, size
 from onebasin.ensemble.words import describe_drift, describe_written
 from onebasin.errors import one_line
 from onebasin.landscape.tables import note_of, table_of
@@ -30,7 +30,10 @@ def print_plan(plan: dict[str, Any]) -> None:
         cost = f"{heal['steps']:,} steps of {heal['batch']} samples each"
         console.print(f"healing: {heal['trainings']} trainings of {cost}{TRAINED[heal['trainings'] > 1]}")
     if "memory" in plan:
-        console.print(f"memory: about {size(plan['memory'])}")
+        gpu = f", {size(plan['gpu_memory'])} or more of the GPU" if plan["gpu_memory"] else ""
+        console.print(f"memory: about {size(plan['memory'])}{gpu}")
+        stages = ", ".join(f"{name} {duration(taken)}" for name, taken in plan["seconds"].items())
+        console.print(f"time: about {duration(sum(plan['seconds'].values()))} ({stages})")
         for folder, nbytes in plan["writes"].items():
             console.print(f"writes: {'/'.join(filter(None, (plan['out'], folder)))}, {size(nbytes)} of weights")
         console.print(f"gauge: {plan['gauge']}")

@@ -13,10 +13,13 @@ from onebasin.checkpoint import Checkpoint
 from onebasin.ensemble.compatibility import obstacles
 from onebasin.ensemble.memory import MODELS, lacking, memory_of
 from onebasin.ensemble.obstacle import Obstacle
+from onebasin.ensemble.work import certificate, learning_step, matching, reading, writing
+from onebasin.processes.speed import cpu_speed
 from onebasin.spec import ModelSpec
 from onebasin.spec.model import kind_of
 
 STRANGER = 0.1  # cosine of layers from which on they have a common ancestor (docs/do-i-need-this.md)
+SWEEPS, STEP = 15, 1000  # of weight matching, at most; and tokens of a step of learning, to say how long it takes
 UNUSED = 1e-6  # a direction or a difference that rounding could have made
 
 
@@ -106,7 +109,22 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
         "attention_dimension": _attention_dimensions(free),
         "kept_gains": {norm.name: norm.blocked for norm in free.norms.values() if norm.blocked},
         "memory": {work: memory_of(free, work) for work in MODELS},
+        "seconds": _seconds(checkpoint, free),
     }
+
+
+def _seconds(checkpoint: Checkpoint, free: ModelSpec) -> dict[str, Any]:
+    """About how long it takes on this CPU to align two such models by weights, and a step of learning."""
+    store = checkpoint.store
+    speed = cpu_speed(store.folder / next(iter(store.headers.values())).file)
+    stages = {
+        "reading": reading(2 * store.nbytes),
+        "matching": matching(free, SWEEPS),
+        "certificate": certificate(free),
+        "writing": writing(free, store.nbytes),
+    }
+    step = learning_step(free, STEP)
+    return {"align": {name: load.seconds(speed) for name, load in stages.items()}, "step": step.seconds(speed)}
 
 
 def undescribed(a: str, b: str) -> dict[str, Any]:

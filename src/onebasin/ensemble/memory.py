@@ -9,6 +9,7 @@ import math
 import os
 from typing import Literal
 
+from onebasin.checkpoint.model import FLOAT64, SMALL
 from onebasin.errors import OnebasinError
 from onebasin.families import MONOMIAL, SCALED_PERMUTATION
 from onebasin.spec import ModelSpec
@@ -16,9 +17,7 @@ from onebasin.spec.pages import page_names
 
 Work = Literal["verify", "align", "learn", "learn by blocks"]
 
-FLOAT64 = 8  # bytes
 FROZEN = 4  # bytes of a number in a model that learning holds block by block, at most
-SHARD = 5_000_000_000  # bytes of a weight file, which is put together in memory
 PARTS = 6  # copies of the largest page, and of the scores of its units, that a pass holds at most
 RUNTIME = 450_000_000  # bytes that Python, torch and transformers take before any weight is read
 MODELS: dict[Work, int] = {  # how many times a model in float64 is in memory
@@ -36,12 +35,18 @@ def memory_of(spec: ModelSpec, work: Work, models: int = 2) -> int:
     """
     parameters = sum(math.prod(shape) for shape in spec.keys.values())
     if work == "learn by blocks":
-        return RUNTIME + models * FROZEN * parameters + page_work(spec) + min(FLOAT64 * parameters, SHARD)
+        return RUNTIME + models * FROZEN * parameters + page_work(spec) + kept(spec)
     more = models - 2 if work == "learn" else 0
     pairs = {"verify": 0, "align": _unit_pairs(spec), "learn": _unit_pairs(spec) + _activation_moments(spec)}
     whole = (MODELS[work] + more) * FLOAT64 * parameters + pairs[work]
-    paged = page_work(spec) + min(FLOAT64 * parameters, SHARD)
+    paged = page_work(spec) + kept(spec)
     return RUNTIME + (min(whole, paged) if work == "align" else whole)
+
+
+def kept(spec: ModelSpec) -> int:
+    """Bytes of what the certificate keeps of a small model: moved, and as it is written."""
+    nbytes = FLOAT64 * sum(math.prod(shape) for shape in spec.keys.values())
+    return 2 * nbytes if nbytes < SMALL else 0
 
 
 def page_work(spec: ModelSpec) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from torch import nn
 
 from onebasin.alignment import Alignment
-from onebasin.ensemble.memory import FLOAT64
+from onebasin.checkpoint.model import FLOAT64
 from onebasin.families import Rep
 from onebasin.linalg.workers import Workers
 from onebasin.maps import map_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onebasin.ensemble.memory import memory_here, page_work
-from onebasin.errors import BadRecipe
+from onebasin.errors import BadRecipe, OnebasinError
 from onebasin.options import BYTES, Options, bytes_of
 from onebasin.spec import ModelSpec
 
@@ -40,6 +40,19 @@ class Memory(Options):
         given = self._given("gpu" if device.type == "cuda" else "host")
         return max((given or 0.6 * free(device)) - page_work(spec), 0.0)
 
+    def check(self, device: torch.device, spec: ModelSpec, needed: int) -> None:
+        """Refuse a run that takes more than is given, before any work: `needed` bytes on the CPU, a page on a GPU."""
+        host, gpu = self._given("host"), device.type == "cuda"
+        if host is not None and not gpu and needed > host:
+            step = f"give host={gigabytes(needed)} or more, or leave it out; --method weight takes least"
+            raise OnebasinError("memory.host is too little", expected=f"{needed:,} bytes", found=host, next_step=step)
+        page = page_work(spec) if gpu else 0
+        there = (self._given("gpu") or free(device)) if gpu else 0
+        if page > there:
+            step = f"give gpu={gigabytes(page)} where there is as much, or --device cpu"
+            what, expected = "The GPU has too little memory for a page of these models", f"{page:,} bytes"
+            raise OnebasinError(what, expected=expected, found=f"{there:,.0f}", next_step=step)
+
     def keep(self, device: torch.device) -> None:
         """Let torch refuse what exceeds the memory given for the GPU."""
         import torch
@@ -48,6 +61,11 @@ class Memory(Options):
         if given is not None and device.type == "cuda":
             total = torch.cuda.get_device_properties(device).total_memory
             torch.cuda.set_per_process_memory_fraction(min(given / total, 1.0), device.index or 0)
+
+
+def gigabytes(nbytes: int) -> str:
+    """Rounded up, as `--memory` reads it."""
+    return f"{math.ceil(nbytes / 1e9)}GB"
 
 
 def free(device: torch.device) -> float:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from onebasin.ensemble.work import Load, looking, matching
 from onebasin.match.options import ActivationMatching
-from onebasin.methods.method import UNSEEN, Job, Method
+from onebasin.methods.method import UNSEEN, Inputs, Job, Method
 
 if TYPE_CHECKING:
     from onebasin.alignment import Alignment
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from onebasin.ensemble.ensemble import Ensemble
     from onebasin.match.probes import Batch
     from onebasin.match.weights import Matched
+    from onebasin.spec import ModelSpec
     from onebasin.tasks import AnyTask
 
 PROBES = 500  # inputs that activations are looked at on, at most
@@ -29,6 +31,11 @@ class Activation(ActivationMatching, Method):
     name: ClassVar[str] = "activation"
     summary: ClassVar[str] = "compares what flows through the models on inputs of --task, without labels; seconds"
     needs: ClassVar[Literal["nothing", "inputs"]] = "inputs"
+
+    def stages(self, spec: ModelSpec, inputs: Inputs | None) -> dict[str, Load]:
+        assert inputs is not None
+        seen = min(inputs.samples, PROBES) * inputs.tokens
+        return {"activations": looking(spec, seen) + matching(spec, 1)}
 
     def to_measure_on(self, data: AnyTask) -> tuple[AnyTask, str]:
         if len(data) > PROBES:

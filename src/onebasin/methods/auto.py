@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from onebasin.ensemble.work import Load, tokens_of
 from onebasin.errors import BadRecipe, Diverged
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
 from onebasin.methods.learned import Learned
-from onebasin.methods.method import CHOSE, Job, Method
+from onebasin.methods.method import CHOSE, Inputs, Job, Method
 from onebasin.methods.weight import Weight
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ FREE: dict[str, Any] = {  # for an average of models that write text, which no m
 SAID = {"learn", "two_sided", "optimizer", "path", "paper"}  # who says one of these decides what learns, and how
 MODEST = {**QUICK, "steps": 100, "batch": 16}  # minutes on a CPU
 TEXTS, PICTURES = 250, 1000  # inputs that are made up on a CPU: words are slow to write
+LONGEST = 256  # tokens of a text, at most
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,10 @@ class Auto(Method):
         for method in (self.weight, self.learned):
             method.check(models)
 
+    def stages(self, spec: ModelSpec, inputs: Inputs | None) -> dict[str, Load]:
+        parts, inputs = (self.weight, self.activation, self.learned), inputs or _to_make_up(spec)
+        return {name: load for part in parts for name, load in part.stages(spec, inputs).items()}
+
     def why_canonical(self, spec: ModelSpec) -> str | None:
         return self.learned.why_canonical(spec)
 
@@ -138,6 +144,16 @@ def _split(inputs: AnyTask) -> tuple[Training, AnyTask]:
     from onebasin.tasks import training
 
     return training(inputs).split(max(1, round(HELD * len(inputs))))
+
+
+def _to_make_up(spec: ModelSpec) -> Inputs:
+    """How many inputs are made up on a CPU, and how large they are."""
+    from onebasin.spec import Images
+
+    kind = spec.reads
+    if isinstance(kind, Images):
+        return Inputs(PICTURES, tokens_of(spec, kind.width))
+    return Inputs(TEXTS, min(LONGEST, kind.positions) if kind is not None else LONGEST)
 
 
 def _made_up(models: Sequence[Checkpoint], seed: int, device: torch.device) -> Task:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from onebasin.ensemble.work import Load, learning_step, validation
 from onebasin.errors import BadRecipe
 from onebasin.events import Callback, Callbacks, Step
 from onebasin.learn.options import LearnedMatching
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
-from onebasin.methods.method import CHOSE, Job, Method, Tick, held_back
+from onebasin.methods.method import CHOSE, Inputs, Job, Method, Tick, held_back
 from onebasin.papers.options import PaperLearning
 
 if TYPE_CHECKING:
@@ -87,6 +88,15 @@ class Learned(LearnedMatching, Method):
     def work(self, spec: ModelSpec) -> Work:
         from_weights = self.start is None or self.start.needs == "nothing"
         return "learn by blocks" if from_weights and self.by_blocks(spec) else "learn"
+
+    def stages(self, spec: ModelSpec, inputs: Inputs | None) -> dict[str, Load]:
+        assert inputs is not None
+        before = {} if self.start is None else self.start.stages(spec, inputs)
+        tokens = self.batch * self.accumulate * inputs.tokens
+        step = learning_step(spec, tokens, moves=1 + self.two_sided, again=self.by_blocks(spec))
+        held = min(HELD, inputs.samples // 10) * inputs.tokens
+        seen = validation(spec, held) * (1 + self.steps / self.eval_every)
+        return {**before, "learning": step * self.steps + seen}
 
     def why_canonical(self, spec: ModelSpec) -> str | None:
         from onebasin.learn.learning import why_canonical

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onebasin.ensemble.aligned import Aligned
     from onebasin.ensemble.ensemble import Ensemble
     from onebasin.ensemble.memory import Work
+    from onebasin.ensemble.work import Load
     from onebasin.spec import ModelSpec
     from onebasin.tasks import AnyTask, Training
 
@@ -39,6 +40,14 @@ class Tick(Protocol):
 
 def silent(step: str, done: float = 0, total: float = 0) -> None:
     """Nobody watches."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """How many samples a run has to look at, and how many vectors of the stream each of them becomes."""
+
+    samples: int
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,10 @@ class Method(Options):
     def work(self, spec: ModelSpec) -> Work:
         """What kind of work it is, for an estimate of its memory; `spec` is in canonical form."""
         return "learn" if self.learns or self.needs == "inputs" else "align"
+
+    def stages(self, spec: ModelSpec, inputs: Inputs | None) -> dict[str, Load]:
+        """What it takes to bring one model into the basis of another, stage by stage, for an estimate of its time."""
+        return {}
 
     def why_canonical(self, spec: ModelSpec) -> str | None:
         """Why the first model cannot stay as it is, if that is known before; `spec` is in canonical form."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
+from onebasin.ensemble.work import Load, matching
 from onebasin.match.options import WeightMatching, check_two
-from onebasin.methods.method import Job, Method
+from onebasin.methods.method import Inputs, Job, Method
 from onebasin.papers.options import PaperMatching
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from onebasin.ensemble.aligned import Aligned
     from onebasin.ensemble.ensemble import Ensemble
     from onebasin.match.weights import Matched
+    from onebasin.spec import ModelSpec
     from onebasin.tasks import AnyTask
 
 
@@ -32,6 +34,9 @@ class Weight(WeightMatching, Method):
     def check(self, models: Sequence[Checkpoint]) -> None:
         if self.extra != "zero":
             check_two(len(models))
+
+    def stages(self, spec: ModelSpec, inputs: Inputs | None) -> dict[str, Load]:
+        return {"matching": matching(spec, self.sweeps)}
 
     def run(self, ensemble: Ensemble, data: AnyTask | None, job: Job) -> Aligned:
         """Match every model with the first, or with the mean of all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -13,20 +14,23 @@ import torch
 from onebasin.checkpoint import Checkpoint, check_output, shards
 from onebasin.checkpoint.dtypes import code_of
 from onebasin.ensemble.ensemble import Ensemble, check_models
-from onebasin.ensemble.memory import check_memory, memory_of
+from onebasin.ensemble.memory import check_memory, memory_of, page_work
 from onebasin.ensemble.storage import load_universe
 from onebasin.ensemble.words import describe_gauge, letter, name_of
+from onebasin.ensemble.work import Load, certificate, reading, tokens_of, writing
 from onebasin.errors import BadOutput, BadRecipe
 from onebasin.labels.pairs import in_one_labelling
-from onebasin.methods.method import Method, Tick, silent
+from onebasin.methods.method import Inputs, Method, Tick, silent
 from onebasin.methods.registry import default_method, read_method
 from onebasin.options import write_section
 from onebasin.paths import FactorPath, path_between
 from onebasin.paths.factor import Paces
 from onebasin.processes.devices import for_float64, pick_device
+from onebasin.processes.speed import Clock, speed_here
 from onebasin.recipes.recipe import Align, Barrier, Merge, Recipe
 from onebasin.recipes.samples import Samples, samples_of
-from onebasin.tasks import AnyTask, as_task
+from onebasin.tasks import AnyTask, Task, as_task
+from onebasin.tasks import parts_of as each_task
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,38 @@ class Plan:
         if isinstance(recipe, Barrier):
             return {**facts, "path": recipe.path, "points": recipe.points}
         heal = recipe.heal if isinstance(recipe, Merge) and recipe.heals else None
+        takes = {"memory": self.memory, "gpu_memory": self.gpu_memory, "seconds": self.seconds()}
         return {**facts, "method": self.alignment[1].name, "because": self.because, "gauge": self.gauge,
                 **({} if heal is None else {"heal": {**write_section(heal), "trainings": self.trainings}}),
-                "writes": dict(self.writes), "memory": self.memory}  # fmt: skip
+                "writes": dict(self.writes), **takes}  # fmt: skip
+
+    @property
+    def gpu_memory(self) -> int | None:
+        """About how many bytes a GPU needs at least: a page of the models; what is more lets weights rest there."""
+        assert self.ensemble is not None
+        return page_work(self.ensemble.spec) if self.device.type == "cuda" else None
+
+    def seconds(self, clock: Clock = time.perf_counter) -> dict[str, float]:
+        """About how long every stage takes, at the speed of this machine now, by this clock."""
+        assert self.ensemble is not None
+        spec, method, first = self.ensemble.spec, self.alignment[1], self.models[0].store
+        others, nbytes = len(self.models) - 1, sum(model.store.nbytes for model in self.models)
+        stages = {
+            "reading": reading(nbytes),
+            **{name: load * others for name, load in method.stages(spec, self._inputs()).items()},
+            "certificate": certificate(spec) * others,
+            "writing": sum((writing(spec, written) for written in self.writes.values()), Load()),
+        }
+        speed = speed_here(self.device, first.folder / next(iter(first.headers.values())).file, clock)
+        return {name: load.seconds(speed) for name, load in stages.items()}
+
+    def _inputs(self) -> Inputs | None:
+        """How much there is for the method to look at."""
+        if self.data is None:
+            return None
+        tasks = [task for _, task, _ in each_task(self.data) if isinstance(task, Task)]
+        length = max(next(iter(task.inputs.values())).shape[-1] for task in tasks)
+        return Inputs(len(self.data), tokens_of(self.models[0].spec, length))
 
     @property
     def trainings(self) -> int:
@@ -145,6 +178,7 @@ def _plan_alignment(
     _check_out(recipe, sum(writes.values()), overwrite)
     memory = memory_of(ensemble.spec, method.work(ensemble.spec), len(ensemble))
     check_memory(memory)
+    recipe.memory.check(for_float64(device), ensemble.spec, memory)
     gauge = describe_gauge(reason)
     return Plan(recipe, models, data, device, ensemble, gauge, writes, memory, because, overwrite, samples=samples)
 
