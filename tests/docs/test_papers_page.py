@@ -17,7 +17,7 @@ beside ours; `onebasin reproduce --list` has all names. The budget `tiny` makes 
 `small` is what the tables below show, minutes on one GPU; `paper` is the published setting. What is done is kept: the
 same command goes on where it was stopped, and `--limit-minutes 9` stops it in good time. Barriers are mean ± standard
 error over pairs, on test data. What we know of a paper only from summaries is marked second-hand. What of the papers we
-confirm so far: [decision 0014](decisions/0014-what-of-the-papers-holds.md).
+confirm so far: [decision 0017](decisions/0017-what-of-the-papers-holds.md).
 
 """
 

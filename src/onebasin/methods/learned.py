@@ -12,7 +12,7 @@ from onebasin.events import Callback, Callbacks, Step
 from onebasin.learn.options import LearnedMatching
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
-from onebasin.methods.method import CHOSE, Inputs, Job, Method, Tick, held_back
+from onebasin.methods.method import CHOSE, HELD, Inputs, Job, Method, Tick, held_back
 from onebasin.papers.options import PaperLearning
 
 if TYPE_CHECKING:
