@@ -36,6 +36,7 @@ def test_the_tables_of_models_that_are_verified_and_come_back():
         assert found["holds"]
         assert moved["distance_after"] < 1e-5
         assert losses[0] == losses[1]
+    assert [row[0] for row in verified] == ["SmolLM2-135M", "Gemma 3 270M"]
     table("model | float64 | float32 | bfloat16 | largest output | holds", verified)
     header = "model | distance before | distance after | output drift, float64 | loss of the model | loss of the copy"
     table(header, back)
