@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 
 import pytest
 import torch
 import transformers
 
+from helpers.pages import ROOT
 from helpers.random_models import random_model
 from onebasin import Checkpoint, canonicalize
 from onebasin.ensemble import work
@@ -89,3 +91,14 @@ def test_the_best_of_some_turns_counts_until_it_is_finished():
     done = []
     assert speed._least(lambda: done.append("work"), lambda: next(times), lambda: done.append("finish")) == 2.0
     assert done == ["work", "finish"] * 4
+
+
+def test_what_was_foretold_was_near_to_what_runs_took():
+    """Of three sizes, by a factor of two in all."""
+    found = json.loads((ROOT / "benchmarks" / "results" / "foretold.json").read_text())["results"]
+    rows = [row for row in found.values() if isinstance(row, dict)]
+    assert len(rows) == 3
+    assert all(0.5 <= row["ratio"] <= 2 for row in rows)
+    for row in rows:
+        foretold, taken = (sum(pair[i] for pair in row["foretold, taken"].values()) for i in (0, 1))
+        assert foretold / taken == pytest.approx(row["ratio"], abs=0.02)

@@ -78,7 +78,7 @@ def _copies(x: Any, clock: Clock, finish: Callable[[], None] = lambda: None) -> 
     def copy() -> None:
         y[:] = x
 
-    return 2 * x.nbytes / _least(copy, clock, finish)
+    return float(2 * x.nbytes / _least(copy, clock, finish))
 
 
 def _file(file: Path, clock: Clock) -> float:
