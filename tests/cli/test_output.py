@@ -6,6 +6,7 @@ import pytest
 
 from helpers.random_models import random_folder
 from onebasin.cli.output import size
+from onebasin.cli.watching import Watch
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,12 @@ def test_what_a_command_says_is_in_its_log(cli, tmp_path):
     assert code == 0, err
     (said,) = [line for line in err.splitlines() if "No --method given" in line]
     assert said.removeprefix("onebasin: ") in log.read_text()
+
+
+def test_widening_tells_how_far_the_writing_is(cli, models, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(Watch, "tick", lambda _, *progress: told.append(progress))
+    assert cli("widen", models[0], "-o", tmp_path / "out", "--set", "intermediate_size=24")[0] == 0
+    writing = [(done, total) for step, done, total in (x for x in told if len(x) == 3) if step == "writing"]
+    assert writing
+    assert writing[-1][0] == writing[-1][1] > 0
