@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 
 import numpy as np
 import pytest
@@ -53,8 +54,10 @@ def test_the_image_demo_from_the_command_line(cli, small, tmp_path, monkeypatch)
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    out = tmp_path_factory.mktemp("demo") / "out"
-    return out, demonstrate(tiny("text"), out)
+    out, begin = tmp_path_factory.mktemp("demo") / "out", time.perf_counter()
+    report = demonstrate(tiny("text"), out)
+    assert 0 < report["seconds"]["training"] < report["seconds"]["all"] <= time.perf_counter() - begin
+    return out, report
 
 
 def test_the_folders_are_stock_checkpoints(text):

@@ -56,6 +56,14 @@ def test_methods_that_learn(cli, pair, tmp_path, method):
     assert not (tmp_path / "out.state").exists()
 
 
+@pytest.mark.parametrize(("samples", "left"), [(499, 499), (500, 500), (501, 1)])
+def test_what_activations_have_seen_is_measured_on_only_where_nothing_else_is_left(samples, left):
+    data = Task("some", "language", {"input_ids": torch.zeros(samples, 2)}, torch.zeros(samples, 2), {})
+    measured, how = Activation().to_measure_on(data)
+    assert len(measured) == left
+    assert ("the method has seen them" in how) == (left > 1)
+
+
 def test_steps_of_learning_are_shown_as_progress():
     told, step = [], Step(3, 10, 1.0, 0.5, 2.0, 3.0)
     Shown(lambda *progress: told.append(progress)).on_step(step)
