@@ -26,7 +26,6 @@ SCRIPTS = ("run", "statements", "zoo")  # what is here besides benchmarks
 AHEAD = (
     "ancestors", "blocks", "embedders", "experts", "large_cpu", "learned_size", "mutation", "width", "worth", "writing",
 )  # fmt: skip
-)  # fmt: skip
 PACKAGES = ("torch", "transformers", "safetensors", "numpy", "scipy")
 
 

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from helpers.tiny import F64
 from onebasin.errors import BadTask
 from onebasin.landscape import evaluate
+from onebasin.landscape.evaluate import LOGITS
 from onebasin.tasks import CLASSIFICATION, IGNORED, LANGUAGE, Task
 
 
@@ -92,3 +93,17 @@ def test_a_loss_that_is_not_finite_is_refused():
         model.table[1] = math.nan
     with pytest.raises(BadTask, match="not finite"):
         evaluate(model, task)
+
+
+def test_logits_of_a_large_vocabulary_are_made_a_few_samples_at_a_time():
+    model, task = fixed((6, 8, 4), LANGUAGE)
+    few = evaluate(model, task, batch_size=6)
+    seen = []
+    model.register_forward_pre_hook(lambda _, __, given: seen.append(len(given["row"])), with_kwargs=True)
+    model.config = SimpleNamespace(vocab_size=LOGITS // 16)  # of 8 tokens each, two samples fit
+    assert evaluate(model, task, batch_size=6).losses.equal(few.losses)
+    assert seen == [2, 2, 2]
+    model.config.vocab_size = 10 * LOGITS
+    seen.clear()
+    evaluate(model, task, batch_size=6)
+    assert seen == [1] * 6

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from onebasin.errors import BadTask
-from onebasin.tasks import LANGUAGE, PAIRED, AnyTask, Mixture, Task, parts_of
+from onebasin.tasks import LANGUAGE, MASKED, PAIRED, AnyTask, Mixture, Task, parts_of
 from onebasin.tasks.losses import cast, hits, options_of, per_sample, scores
 
 BATCH = 64
+LOGITS = 2**28  # numbers in the logits of a batch, at most
 METRICS = ("bits_per_byte", "perplexity", "accuracy", "agreement")  # the first that was measured says most
 Target = Callable[[Mapping[str, Tensor]], Tensor]
 
@@ -157,9 +158,17 @@ def predictions(
 ) -> Iterator[tuple[Any, dict[str, Tensor], Tensor]]:
     """(what the model says, inputs, labels) of every batch."""
     model.eval()
-    for given, marks in task.batches(batch_size):
+    for given, marks in task.batches(fitting(model, task, batch_size)):
         inputs = cast(given, model, device)
         yield model(**inputs, **options_of(task.kind)), inputs, marks.to(device)
+
+
+def fitting(model: nn.Module, task: Task, batch_size: int) -> int:
+    """At most so many samples that their logits, a row of the vocabulary for each token, take a gigabyte."""
+    if task.kind not in (LANGUAGE, MASKED, PAIRED):
+        return batch_size
+    row = getattr(getattr(model, "config", None), "vocab_size", 1)
+    return max(1, min(batch_size, LOGITS // (task.length * row)))
 
 
 def _nothing_to_measure(task: Task) -> BadTask:
