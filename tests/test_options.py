@@ -166,6 +166,7 @@ FAMILIES = {
 }  # fmt: skip
 WRONG: dict[str, tuple[object, ...]] = {
     "weight.sweeps": COUNT, "weight.tol": SIZE, "weight.spaces": some_of("residual", ["residual", "qk"]),
+    "weight.extra": choice("share"),
     **{f"{method}.{key}": wrong for method in ("weight", "activation") for key, wrong in FAMILIES.items()},
     "weight.paper.guard": FLAG, "weight.paper.moments": choice("circuit"), "weight.paper.weighting": choice("balance"),
     "weight.paper.head_metric": choice("l1"), "weight.paper.unit_cost": choice("cosine"),

@@ -38,7 +38,7 @@ def beside(spec: ModelSpec, space: str, e: Embedding) -> Embedding:
 
 def not_shared(spec: ModelSpec, space: str, e: Embedding) -> Embedding:
     """Every copy speaks in full."""
-    return replace(e, copies=None)
+    return replace(e, parts=None)
 
 
 WRONG = [
