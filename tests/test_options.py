@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from helpers.recipe_texts import LEAST, TASK
 from onebasin.errors import BadRecipe
+from onebasin.healing.options import Healing
 from onebasin.match.options import Gathering
 from onebasin.methods.activation import Activation
 from onebasin.methods.auto import Auto
@@ -186,7 +187,10 @@ WRONG: dict[str, tuple[object, ...]] = {
     "universe.rounds": COUNT, "universe.tol": SIZE, "universe.folder": TEXT,
     "models.0.path": (*TEXT, None), "models.0.revision": TEXT,
     "task.data": (*TEXT, None), "task.samples": ("many", 1.5, True), "task.length": ("long", 1.5, True),
-    "task.batch_size": COUNT,
+    "task.batch_size": COUNT, "task.weights": ({"news": 1}, {"news": "much"}, 1, "x"),
+    "heal.steps": ZERO, "heal.batch": COUNT, "heal.lr": SIZE, "heal.weight_decay": SIZE, "heal.warmup": (1.1, *SIZE),
+    "heal.clip": SIZE, "heal.dropout": FLAG, "heal.augment": FLAG, "heal.compare": FLAG,
+    "heal.dtype": choice("float16"), "heal.seed": ZERO,
     "write.out": TEXT, "write.dtype": ("float8", "F32", 32), "write.max_shard_size": (*TEXT, None),
     "write.mergekit": FLAG,
     "device": choice("gpu"), "memory": ({"gpu": "much"}, {"host": "-1GB"}, {"gpu": "0GB"}, {"disk": "1GB"}, 16),
@@ -195,7 +199,9 @@ WRONG: dict[str, tuple[object, ...]] = {
     "path": choice("scenic"), "points": (1, 0, 2.5, "3", True),
 }  # fmt: skip
 METHODS = {"weight": Weight, "activation": Activation, "learned": Learned, "auto": Auto}
-SECTIONS = {**METHODS, "universe": Gathering, "task": Task, "write": WriteAligned, "models.0": Model}
+SECTIONS = {
+    **METHODS, "universe": Gathering, "task": Task, "write": WriteAligned, "heal": Healing, "models.0": Model,
+}  # fmt: skip
 
 
 def keys(kind: type, where: str) -> Iterator[str]:
@@ -211,7 +217,7 @@ def keys(kind: type, where: str) -> Iterator[str]:
 def test_the_table_has_every_option():
     sections = {key for where, kind in SECTIONS.items() for key in keys(kind, where)}
     own = {key for kind in VERBS.values() for key in known_keys(kind)}
-    assert set(WRONG) == sections | own - {"models", "method", "universe", "task", "write"}
+    assert set(WRONG) == sections | own - {"models", "method", "universe", "task", "write", "heal"}
 
 
 def least(key: str) -> dict[str, Any]:
@@ -220,6 +226,8 @@ def least(key: str) -> dict[str, Any]:
     models = {"models": [{"path": "a"}, {"path": "b"}]}
     if section in METHODS:
         return {**LEAST["align"], "method": section, **({} if section == "weight" else {"task": TASK})}
+    if section == "heal":
+        return {**LEAST["merge"], "task": TASK, "heal": {"steps": 1}}
     if section in ("universe", "share", "shares"):
         return {**LEAST["merge"], **({"models": ["a", "b", "c"]} if section == "universe" else {})}
     return {**LEAST["barrier" if section in ("path", "points", "task") else "align"], **models}

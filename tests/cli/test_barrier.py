@@ -128,7 +128,8 @@ def test_bad_input_is_refused_and_nothing_written(run, pair, tmp_path, case):
     other, *options = make(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     out = () if "-o" in options else ("-o", tmp_path / "out")
-    code, printed, err = run(pair[0], other or pair[1], *FEW, *out, *options)
+    few = FEW[2:] if "--task" in options else FEW
+    code, printed, err = run(pair[0], other or pair[1], *few, *out, *options)
     assert (code, printed) == (2, "")
     assert err.startswith("onebasin: ")
     assert [piece for piece in (*says, "next step:") if piece not in err] == []

@@ -40,16 +40,16 @@ def test_inspect_and_plans_show_names_as_they_are(cli, named, name):
 
 def test_a_closing_tag_as_token_and_label(cli, named):
     one, two = named("one"), named("two")
-    for folder, words in ((one, ["[/INST]", "b"]), (two, ["b", "[/INST]"])):
+    for folder, words in ((one, ["[/INST]", "b"]), (two, ["b", "c"])):
         (Path(folder) / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
     code, out, _ = cli("inspect", one, two)
     assert code == 1
-    assert "blocks: token '[/INST]': A has 0, B has 1" in out
+    assert "blocks: list of tokens: A has 2, here alone '[/INST]' (0)" in out
     for folder, label in ((named("three", "vit"), "[/INST]"), (named("four", "vit"), "x")):
         edit_config(Path(folder), id2label={"0": label, "1": "b", "2": "c"})
     code, out, _ = cli("inspect", "three", "four")
     assert code == 1
-    assert "{'0': '[/INST]', '1': 'b', '2': 'c'}" in out
+    assert "here alone '[/INST]' (0)" in out
 
 
 @pytest.mark.parametrize("name", ["a: b", "- d", "#c", "h\ni", "[INST]"])

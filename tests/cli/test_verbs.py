@@ -12,27 +12,29 @@ from onebasin.cli.app import app
 WATCHED = ("--quiet", "--verbose", "-v", "--log-file")
 VERBS = {
     "align": {
-        "models", "--out", "-o", "--method", "--preset", "--spaces", "--task", "--samples", "--length", "--start",
-        "--steps", "--learn", "--universe", "--device", "--memory", "--dtype", "--max-shard-size", "--mergekit",
-        "--set", "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite",
+        "models", "--out", "-o", "--method", "--preset", "--spaces", "--task", "--task-weight", "--samples", "--length",
+        "--start", "--steps", "--learn", "--universe", "--device", "--memory", "--dtype", "--max-shard-size",
+        "--mergekit", "--set", "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite",
     },
     "barrier": {
-        "models", "--task", "--out", "-o", "--path", "--points", "--samples", "--length", "--batch-size", "--device",
-        "--set", "--dry-run", "--json", *WATCHED, "--overwrite",
+        "models", "--task", "--task-weight", "--out", "-o", "--path", "--points", "--samples", "--length",
+        "--batch-size", "--device", "--set", "--dry-run", "--json", *WATCHED, "--overwrite",
     },
     "demo": {"--out", "-o", "--task", "--quick", "--json", *WATCHED, "--overwrite"},
     "eval": {
-        "models", "--task", "--ensemble", "--samples", "--length", "--batch-size", "--device", "--json",
-        *WATCHED,
+        "models", "--task", "--task-weight", "--ensemble", "--samples", "--length", "--batch-size", "--device",
+        "--json", *WATCHED,
     },
     "inspect": {"a", "b", "--revision", "--weights", "--json"},
     "merge": {
-        "models", "--out", "-o", "--share", "--shares", "--method", "--preset", "--spaces", "--task", "--samples",
+        "models", "--out", "-o", "--share", "--shares", "--heal", "--heal-rate", "--heal-compare", "--no-heal-compare",
+        "--method", "--preset", "--spaces", "--task", "--task-weight", "--samples",
         "--length", "--start", "--steps", "--learn", "--universe", "--device", "--memory", "--dtype",
         "--max-shard-size", "--set", "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite",
     },
     "reproduce": {
-        "name", "--out", "-o", "--budget", "--seeds", "--data", "--device", "--at-once", "--list", "--json", *WATCHED,
+        "name", "--out", "-o", "--budget", "--seeds", "--data", "--device", "--at-once", "--limit-minutes", "--list",
+        "--json", *WATCHED,
     },
     "run": {"recipe", "--out", "-o", "--set", "--dry-run", "--resume", "--json", *WATCHED, "--log-to", "--overwrite"},
     "verify": {"a", "--revision", "--seed", "--json", *WATCHED},

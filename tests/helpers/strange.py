@@ -292,9 +292,9 @@ PAIRS = [
         beside(f"another {name}", "A", {name: "tokens"}, {name: "other tokens"}, f"tokenizer file {name}")
         for name in ("tokenizer.model", "spiece.model", "qwen.tiktoken")
     ),
-    beside("another added token", "A", added("<end>"), added("<stop>"), "token '<end>'"),
+    beside("another added token", "A", added("<end>"), added("<stop>"), "list of tokens"),
     beside("a token that looks like markup", "A", {"vocab.json": {"[/INST]": 0, "b": 1}},
-           {"vocab.json": {"b": 0, "[/INST]": 1}}, "token '[/INST]'"),
+           {"vocab.json": {"b": 0, "[INST]": 1}}, "list of tokens: A has 2, here alone '[/INST]' (0)"),
     beside("a decoder and an encoder", "T", {}, {"config.json": {"is_decoder": True}}, "is_decoder"),
     beside("dynamic positions of another length", "A", rotary(12), rotary(64), "rope"),
     beside("images that are resized, or not", "V", pictures_read(do_resize=True), pictures_read(do_resize=False),

@@ -11,6 +11,7 @@ from helpers.recipe_texts import LEAST
 from onebasin.checkpoint import DTYPES
 from onebasin.cli.app import app
 from onebasin.errors import BadRecipe, OnebasinError
+from onebasin.healing.options import Healing
 from onebasin.methods.registry import methods, names
 from onebasin.paths import path_between
 from onebasin.recipes import parse
@@ -64,8 +65,11 @@ def test_the_help_shows_the_defaults_of_the_recipe():
         recipe = parse(document)
         places = (recipe, recipe.task, recipe.write, getattr(recipe, "method", None))
         for option in commands[verb].params:
-            if isinstance(option.show_default, str) and option.name != "method":
+            if isinstance(option.show_default, str) and option.name not in ("method", "heal_rate", "heal_compare"):
                 (default,) = [getattr(x, option.name) for x in places if hasattr(x, option.name)]
                 assert option.show_default == (default.name if option.name == "start" else str(default)), verb
                 checked.add(option.name)
+    shown = {option.name: option.show_default for option in commands["merge"].params}
+    assert (float(shown["heal_rate"]), shown["heal_compare"]) == (Healing(1).lr, "heal-compare")
+    assert Healing(1).compare
     assert checked == {"start", "steps", "device", "max_shard_size", "share", "path", "points", "batch_size"}

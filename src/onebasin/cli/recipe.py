@@ -75,7 +75,7 @@ def task_of(tasks: list[str] | None) -> str | dict[str, str] | None:
     return named("--task", tasks)
 
 
-def weights_of(weights: list[str] | None) -> dict[str, str] | None:
+def weights_of(weights: list[str] | None) -> dict[str, Any] | None:
     """What `--task-weight` says."""
     return named("--task-weight", weights) or None
 

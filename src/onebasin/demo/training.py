@@ -15,7 +15,8 @@ from transformers.utils import logging
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.demo.variants import Variant
-from onebasin.tasks import Training, load_task, training
+from onebasin.tasks import load_task, training
+from onebasin.tasks.mixture import One
 
 WARMUP = 0.15  # the share of the steps in which the learning rate rises
 
@@ -47,7 +48,7 @@ def no_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def training_data(variant: Variant) -> Training:
+def training_data(variant: Variant) -> One:
     """The training split in the form that the variant's models read."""
     with TemporaryDirectory() as folder:
         variant.fresh().save_pretrained(folder)
@@ -55,7 +56,7 @@ def training_data(variant: Variant) -> Training:
         return training(load_task(task["data"], Checkpoint.open(folder), samples=task["samples"]))
 
 
-def losses(model: PreTrainedModel, data: Training, variant: Variant, seed: int) -> Iterator[float]:
+def losses(model: PreTrainedModel, data: One, variant: Variant, seed: int) -> Iterator[float]:
     """Train the model; the loss of every step as it is taken."""
     adamw = torch.optim.AdamW(model.parameters(), variant.lr, (0.9, 0.98), weight_decay=variant.weight_decay)
     cycle = torch.optim.lr_scheduler.OneCycleLR(adamw, variant.lr, variant.steps, pct_start=WARMUP)
@@ -71,7 +72,7 @@ def losses(model: PreTrainedModel, data: Training, variant: Variant, seed: int) 
         yield loss.item()
 
 
-def batches(data: Training, size: int, seed: int) -> Iterator[Tensor]:
+def batches(data: One, size: int, seed: int) -> Iterator[Tensor]:
     """Numbers of samples, epoch after epoch, each shuffled anew; what is left over at the end of one is dropped."""
     generator = torch.Generator().manual_seed(seed)
     while True:

@@ -153,7 +153,10 @@ class Run:
         objective.model.eval()
         share = share.to(device, objective.dtype)
         call = objective.at(share, still=still)
-        loss = sum(weight * self._mean(task, call, share) for _, task, weight in parts_of(self.validation))  # type: ignore[arg-type]
+        loss = 0.0
+        for _, task, weight in parts_of(self.validation):
+            assert isinstance(task, Task)
+            loss += weight * self._mean(task, call, share)
         objective.model.train(training)
         return self.steps.world.agreed(loss, device)
 

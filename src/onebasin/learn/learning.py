@@ -92,9 +92,11 @@ def _steps(
         moved, options, data.kind, variation, dtype=wide, forward_dtype=torch.bfloat16 if half else None,
         tokens=options.batch // world.size * data.length, loss=data.loss, device=device, world=world,
     )  # fmt: skip
-    batches: Batches | MixedBatches = (MixedBatches if isinstance(data, Mixture) else Batches)(
-        data, options.batch, options.seed, augment=options.augment, world=world
-    )
+    batches: Batches | MixedBatches
+    if isinstance(data, Mixture):
+        batches = MixedBatches(data, options.batch, options.seed, augment=options.augment, world=world)
+    else:
+        batches = Batches(data, options.batch, options.seed, augment=options.augment, world=world)
     return Steps(objective, batches, options, world, variation)
 
 

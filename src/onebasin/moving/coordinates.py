@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -33,7 +34,7 @@ class Moves(NamedTuple):
     maps: Mapping[str, Map]
     scale: Tensor | None
     gains: Mapping[str, Tensor]
-    paces: Mapping[str, Sequence[Tensor]]
+    paces: Mapping[str, Sequence[Tensor]] = MappingProxyType({})
 
     def pace(self, keys: Sequence[str], rows: Tensor | None = None) -> Tensor:
         """Of all entries of stored tensors of one shape (L, ...); or of the `rows` (n, T) of a single one."""
@@ -43,7 +44,7 @@ class Moves(NamedTuple):
         return outer_sum([first[rows], *others])
 
 
-STILL = Moves({}, None, {}, {})
+STILL = Moves({}, None, {})
 
 
 class Coordinates(nn.Module):

@@ -31,7 +31,9 @@ def samples_of(data: AnyTask | None, recipe: Merge, method: Method) -> Samples:
             what = "There is nothing to train the average on, or to choose its share by"
             raise BadTask(what, expected="labels", found=None if data is None else data.name, next_step=step)
         return Samples()
-    train, choose, (held, words) = None, None, method.to_measure_on(data)
+    train: Training | None = None
+    choose: AnyTask | None = None
+    held, words = method.to_measure_on(data)
     if recipe.heals:
         rest, held = method.split(data)
         train, words = with_labels(rest), words if method.learns else _known(method)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -109,7 +109,7 @@ class Mixture:
         return max(1, min(n // len(self.tasks), len(task) // 2))
 
 
-Some = TypeVar("Some", Task, Windows, Mixture)
+Some = TypeVar("Some", bound="Task | Windows | Mixture")
 AnyTask = Task | Mixture
 Training = Task | Windows | Mixture
 
@@ -149,13 +149,17 @@ def with_labels(data: Some) -> Some | None:
         return data if data.labelled else None
     kept = {name: task for name, task in data.tasks.items() if task.labelled}
     total = sum(data.weights[name] for name in kept)
-    return Mixture(kept, {name: data.weights[name] / total for name in kept}) if kept else None
+    return replace(data, tasks=kept, weights={name: data.weights[name] / total for name in kept}) if kept else None
 
 
+@overload
+def training(data: One) -> One: ...
+@overload
+def training(data: Mixture) -> Mixture: ...
 def training(data: Training) -> Training:
     """What to learn from: the whole text behind a task's windows, or its own samples; so of every task of a mixture."""
     if isinstance(data, Mixture):
-        return data.each(training)  # type: ignore[arg-type]
+        return data.each(training)
     if isinstance(data, Windows) or data.text is None:
         return data
     about = {**data.about, "samples": "windows from anywhere"}
