@@ -25,3 +25,13 @@ def test_the_table_of_large_models():
             cost = [found["seconds"], found["GPU GB"], found["host GB"]]
             lines.append(f"| {size['parameters'] / 1e9:.2f} B | {kind} | {' | '.join(map(str, [*cost, *pairs]))} |")
     check_part(DOCS / "large.md", HEADER + "|---|---|---|---|---|---|---|\n", "\n\n", "\n".join(lines))
+
+
+def test_the_sentence_on_two_cores():
+    results = json.loads((ROOT / "benchmarks" / "results" / "large_cpu.json").read_text(encoding="utf-8"))["results"]
+    kinds = results["0.13B"]["random"], results["0.13B"]["planted"]["aligned"]
+    seconds, memory = (
+        [f"{found[key]:.{digits}f}" for found in kinds] for key, digits in (("seconds", 0), ("host GB", 1))
+    )
+    text = " ".join((DOCS / "large.md").read_text(encoding="utf-8").split())
+    assert f"take {seconds[0]} s and, planted, {seconds[1]} s, with {memory[0]} and {memory[1]} GB" in text
