@@ -1,5 +1,6 @@
 """Shared by all tests: one thread, reproducible hypothesis, and the trained pairs where they are at hand."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from onebasin.cli import main, watching
 
 watching.EVERY = float("inf")  # log lines by the clock would come and go with the load of the machine
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell, as by `make test &`
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("onebasin", derandomize=True, deadline=None, max_examples=100 * TIMES)
 hypothesis.settings.load_profile("onebasin")
 
