@@ -35,3 +35,12 @@ def test_the_sentence_on_two_cores():
     )
     text = " ".join((DOCS / "large.md").read_text(encoding="utf-8").split())
     assert f"take {seconds[0]} s and, planted, {seconds[1]} s, with {memory[0]} and {memory[1]} GB" in text
+
+
+def test_the_sentence_on_writing():
+    merged = json.loads((ROOT / "benchmarks" / "results" / "writing.json").read_text(encoding="utf-8"))["results"][
+        "merged"
+    ]
+    text = " ".join((DOCS / "large.md").read_text(encoding="utf-8").split())
+    said = f"takes {merged['seconds']} s with {merged['host GB']:.1f} GB, and a bare loop that copies both files"
+    assert f"{said} {merged['bare loop, seconds']} s" in text
