@@ -11,11 +11,11 @@ from onebasin.spec import Leaf
 
 def read_leaf(stored: Tensor, leaf: Leaf) -> Tensor:
     """The numbers of a leaf, in float64, from the tensor that holds it."""
-    numbers = shown(stored, leaf).to(torch.float64, copy=True)
+    numbers = select(stored, leaf).to(torch.float64, copy=True)
     return numbers + leaf.plus if leaf.plus else numbers
 
 
-def shown(stored: Tensor, leaf: Leaf) -> Tensor:
+def select(stored: Tensor, leaf: Leaf) -> Tensor:
     """Where a leaf is, of any tensor that is laid out like the one that holds it."""
     return _window(stored, leaf)[leaf.index]
 

@@ -20,7 +20,7 @@ from onebasin.linalg import mixture, running_shares
 from onebasin.moving.blocks import Block, Where
 from onebasin.tasks.losses import chances, losses_of
 from onebasin.tasks.task import IGNORED
-from onebasin.tasks.teachers import told, writers
+from onebasin.tasks.teachers import look_up, writers
 
 CHUNK = 2**26  # logits in memory at once: 256 MB in float32
 
@@ -82,7 +82,7 @@ class Head(Block):
         each = []
         for head, states in zip(heads, target.states, strict=True):
             pieces = zip(states[:, :-1].flatten(0, -2).split(size), ids.split(size), strict=True)
-            found = torch.cat([told(chances(logits(head, x)), own) for x, own in pieces])
+            found = torch.cat([look_up(chances(logits(head, x)), own) for x, own in pieces])
             each.append(found.view(len(target.written), -1))
         found = writers(each, target.counted, target.share.float())
         return running_shares(found).flatten(1).T

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from onebasin.canonical.rewrites import untie
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.stock import source_key, stock_model
-from onebasin.checkpoint.views import shown
+from onebasin.checkpoint.views import select
 from onebasin.errors import Incompatible
 from onebasin.linalg import mixture, outer_sum, running_shares
 from onebasin.paths.points import Point, point
@@ -45,7 +45,7 @@ class FactorPath:
 
         def between(leaf: str) -> Tensor:
             own = first.spec.leaves[leaf]
-            shares = [shown(x, own) if isinstance(x, Tensor) else x for x in self.shares_of(own.key, place)]
+            shares = [select(x, own) if isinstance(x, Tensor) else x for x in self.shares_of(own.key, place)]
             total = shares[0] * first[leaf]
             for share, model in zip(shares[1:], self.models[1:], strict=True):
                 total += share * model[leaf]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import lzma
 import re
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask, one_line
@@ -17,6 +18,7 @@ from onebasin.names import as_path
 
 ROOM, RATIO = 2**30, 100  # bytes that may be unpacked from any file; more only where that is not so many times its size
 PIECE = 2**24  # characters read at a time
+Line = TypeVar("Line")
 
 _OPEN: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
 _SPLITS = ("train", "validation", "valid", "val", "dev", "test")
@@ -44,6 +46,20 @@ def read_text(file: Path) -> str:
     except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
         step = "give a UTF-8 text file, plain or packed as .xz, .gz or .bz2"
         raise BadTask(f"{file.name} cannot be read", expected="UTF-8 text", found=error, next_step=step) from error
+
+
+def read_lines(file: Path, read: Callable[[Any], Line], refusal: Callable[[Path, str], BadTask]) -> list[Line]:
+    """What `read` finds in every line of JSON; one in which it does not find it is refused."""
+    rows = []
+    for number, line in enumerate(read_text(file).splitlines(), 1):
+        try:
+            entry = json.loads(line) if line.strip() else None
+            if entry is not None:
+                json.dumps(entry, ensure_ascii=False).encode()  # half a character is no text
+                rows.append(read(entry))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise refusal(file, f"line {number}: {line[:60]}") from error
+    return rows
 
 
 def check_unpacked(file: Path, size: int) -> None:

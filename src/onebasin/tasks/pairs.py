@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from onebasin.checkpoint import Checkpoint, transformers_config
 from onebasin.errors import BadTask, one_line
-from onebasin.tasks.files import about_file, existing, read_text
+from onebasin.tasks.files import about_file, existing, read_lines, read_text
 from onebasin.tasks.task import IGNORED, PAIRED, Task, head_kind, too_few
 from onebasin.tasks.tokens import encode_padded, reads_tokens, sequence_length
 
@@ -25,7 +24,7 @@ COLUMNS = ("source", "target")
 def pairs_file(text: str, checkpoint: Checkpoint, *, samples: int | None, length: int | None) -> Task:
     """`pairs:FILE.jsonl` or `pairs:FILE.csv`, with columns source and target."""
     path = existing(text)
-    rows = _json_rows(path) if ".jsonl" in path.suffixes else _csv_rows(path)
+    rows = read_lines(path, _pair, _columns) if ".jsonl" in path.suffixes else _csv_rows(path)
     return paired_task(rows, checkpoint, f"pairs:{one_line(path.name)}", about_file(path), samples, length)
 
 
@@ -76,17 +75,8 @@ def _csv_rows(path: Path) -> list[tuple[str, str]]:
     return [(row["source"], row["target"]) for row in rows]
 
 
-def _json_rows(path: Path) -> list[tuple[str, str]]:
-    rows = []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        try:
-            entry = json.loads(line) if line.strip() else None
-            if entry is not None:
-                json.dumps(entry, ensure_ascii=False).encode()  # half a character is no text
-                rows.append((str(entry["source"]), str(entry["target"])))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _columns(path, f"line {number}: {line[:60]}") from error
-    return rows
+def _pair(entry: Any) -> tuple[str, str]:
+    return str(entry["source"]), str(entry["target"])
 
 
 def _columns(path: Path, found: str) -> BadTask:

@@ -29,11 +29,11 @@ def together(outputs: Sequence[Any], inputs: Inputs, share: Tensor, kind: str) -
     weight = share.float()
     if kind == LANGUAGE:
         ids = inputs["input_ids"]
-        weight = writers([told(x[:, :-1], ids[:, 1:]) for x in each], attended(inputs, ids), weight)
+        weight = writers([look_up(x[:, :-1], ids[:, 1:]) for x in each], attended(inputs, ids), weight)
     return mixture(each, running_shares(weight))
 
 
-def told(chances: Tensor, ids: Tensor) -> Tensor:
+def look_up(chances: Tensor, ids: Tensor) -> Tensor:
     """log p (...) of the tokens that came, from the chances (..., v) of all."""
     found = chances.gather(-1, ids[..., None]).squeeze(-1)
     return found.clamp_min(torch.finfo(found.dtype).tiny).log()
@@ -42,7 +42,7 @@ def told(chances: Tensor, ids: Tensor) -> Tensor:
 def writers(told: Sequence[Tensor], counted: Tensor, share: Tensor) -> Tensor:
     """w (M, n, T): the chance that model m wrote what has been read of a text when so many tokens are.
 
-    Shapes: told (n, T − 1), as from `told`; counted (n, T), 0 for padding; share (M,).
+    Shapes: told (n, T − 1), as from `look_up`; counted (n, T), 0 for padding; share (M,).
     """
     both = counted[:, 1:] * counted[:, :-1]
     read = torch.stack([pad(x * both, (1, 0)).cumsum(-1) for x in told])

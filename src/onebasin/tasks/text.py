@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from onebasin.checkpoint import Checkpoint
 from onebasin.errors import BadTask, one_line
-from onebasin.tasks.files import about_file, existing, is_number, label_ids, read_text
+from onebasin.tasks.files import about_file, existing, is_number, label_ids, read_lines, read_text
 from onebasin.tasks.task import (
     CLASSIFICATION,
     EMBEDDINGS,
@@ -116,8 +115,8 @@ def _tagged(rows: Sequence[Row], checkpoint: Checkpoint, name: str, length: int)
 def labelled_file(text: str, checkpoint: Checkpoint, *, samples: int | None, length: int | None) -> Task:
     """`labelled:FILE.csv` or `labelled:FILE.jsonl`."""
     path = existing(text)
-    lines = _json_rows if ".jsonl" in path.suffixes else _csv_rows
-    return labelled_task(lines(path), checkpoint, f"labelled:{one_line(path.name)}", about_file(path), samples, length)
+    rows = read_lines(path, _row, _columns) if ".jsonl" in path.suffixes else _csv_rows(path)
+    return labelled_task(rows, checkpoint, f"labelled:{one_line(path.name)}", about_file(path), samples, length)
 
 
 def _csv_rows(path: Path) -> list[Row]:
@@ -140,18 +139,9 @@ def _csv_rows(path: Path) -> list[Row]:
     return [(" ".join(row[1:]), int(row[0]) - 1) for row in table]
 
 
-def _json_rows(path: Path) -> list[Row]:
-    rows = []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        try:
-            entry = json.loads(line) if line.strip() else None
-            if entry is not None:
-                json.dumps(entry, ensure_ascii=False).encode()  # half a character is no text
-                words = entry.get("tokens")
-                rows.append((str(entry["text"]), entry["label"]) if words is None else (words, entry["labels"]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise _columns(path, f"line {number}: {line[:60]}") from error
-    return rows
+def _row(entry: Any) -> Row:
+    words = entry.get("tokens")
+    return (str(entry["text"]), entry["label"]) if words is None else (words, entry["labels"])
 
 
 def _columns(path: Path, found: str) -> BadTask:
