@@ -10,7 +10,7 @@ import torch
 from helpers.learning import F64, inputs_of, objective, run, share, taught_by
 from onebasin import transport
 from onebasin.checkpoint.stock import stock_model
-from onebasin.checkpoint.views import shown
+from onebasin.checkpoint.views import select
 from onebasin.errors import BadRecipe
 from onebasin.landscape import evaluate
 from onebasin.learn.objective import Objective
@@ -102,7 +102,7 @@ def test_what_is_learned_is_what_an_average_is(root, two_sided):
         merged = learned.merged([of_a, of_b])
         for leaf in merged:
             own = a.spec.leaves[leaf]
-            odds = shown(outer_sum(paces[own.key]), own).exp() * of_b / of_a  # of B's share and A's, which make one
+            odds = select(outer_sum(paces[own.key]), own).exp() * of_b / of_a  # of B's share and A's, which make one
             expected = (a[leaf] + odds * b[leaf]) / (1 + odds)
             torch.testing.assert_close(merged[leaf], expected, rtol=0, atol=1e-14)
     first, second = learned.course["learning"]["paces"]
