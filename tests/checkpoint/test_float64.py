@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from onebasin.checkpoint.stock import all_in_float64
+from onebasin.checkpoint.stock import _KeepFloat64, all_in_float64, keeping_float64
 
 X = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64) / 3
 CASTS = {
@@ -53,3 +53,16 @@ def test_nothing_is_cast_to_float32_while_the_model_runs(cast):
     assert kept.layer.seen == [torch.float64] * 2  # forward, and again for the gradient
     assert plain.layer.seen == [torch.float32] * 2
     assert cast(X).dtype == torch.float32  # nothing is left open
+
+
+def test_inside_of_itself_it_does_nothing_more(monkeypatch):
+    entered, usual = [], _KeepFloat64.__enter__
+    monkeypatch.setattr(_KeepFloat64, "__enter__", lambda mode: entered.append(mode) or usual(mode))
+    with keeping_float64():
+        with keeping_float64(), keeping_float64():
+            assert X.float().dtype == torch.float64
+        assert X.float().dtype == torch.float64  # the inner ones end nothing
+    assert X.float().dtype == torch.float32
+    assert torch.get_default_dtype() == torch.float32
+    assert not _KeepFloat64.on
+    assert len(entered) == 1

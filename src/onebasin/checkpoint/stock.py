@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -96,18 +96,30 @@ def _in_float64(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 @contextmanager
 def keeping_float64() -> Iterator[None]:
-    """What is given in float64 stays so: parts of models that are run on their own need it too."""
-    usual = torch.get_default_dtype()
+    """What is given in float64 stays so: parts of models that are run on their own need it too.
+
+    Inside of itself it does nothing more: every call of torch goes through each mode there is.
+    """
+    if _KeepFloat64.on:
+        yield
+        return
+    _KeepFloat64.on, usual = True, torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # for masks, which some models fill with the least number of float64
     try:
         with _KeepFloat64():
             yield
     finally:
         torch.set_default_dtype(usual)
+        _KeepFloat64.on = False
 
 
 class _KeepFloat64(TorchFunctionMode):
-    """Casts from float64 to float32, alone or inside another function, do nothing."""
+    """Casts from float64 to float32, alone or inside another function, do nothing.
+
+    `on` is of the process, as the default type is.
+    """
+
+    on: ClassVar[bool] = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -15,12 +15,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from onebasin.linalg.inverses import invert
 from onebasin.linalg.orthogonal import polar
 from onebasin.linalg.sylvester import Sylvester
 
 Moments = tuple[Tensor, ...]  # C and G of the vectors, C and G of the covectors
 
 WINDOWS = 9  # tried for the singular values of a map that is to be better conditioned
+RANK = 1e-8  # least eigenvalue of a second moment relative to the largest that is not taken for nothing
+FLOOR = 1e-4  # least singular value, likewise, of a map to start from
 SPREAD = 1e-6  # least singular value relative to the largest at which the square still has digits enough
 
 
@@ -120,10 +123,21 @@ def _best(maps: list[Tensor], moments: Moments) -> Tensor:
 
 def _least_squares(cross: Tensor, gram: Tensor, fallback: Tensor) -> Tensor:
     """C G^-1 on the numerical row space, completed to a well-conditioned map elsewhere."""
-    found = cross @ torch.linalg.pinv(gram, hermitian=True, rtol=1e-8)
-    left, sizes, right = _singular(found)
-    floor = 1e-4 * sizes[..., :1].clamp_min(torch.finfo(sizes.dtype).tiny)
-    usable = torch.isfinite(found).all(-1).all(-1) & (sizes[..., 0] > 0)
+    inverse, doubtful = invert(gram, 1 / RANK)
+    if doubtful.any():
+        inverse[doubtful] = torch.linalg.pinv(gram[doubtful], hermitian=True, rtol=RANK)
+    found = cross @ inverse
+    _, doubtful = invert(found, 1 / FLOOR)
+    if doubtful.any():
+        found[doubtful] = _mended(found[doubtful], fallback[doubtful])
+    return found
+
+
+def _mended(g: Tensor, fallback: Tensor) -> Tensor:
+    """g with no singular value far below its largest."""
+    left, sizes, right = _singular(g)
+    floor = FLOOR * sizes[..., :1].clamp_min(torch.finfo(sizes.dtype).tiny)
+    usable = torch.isfinite(g).all(-1).all(-1) & (sizes[..., 0] > 0)
     mended = left * sizes.clamp_min(floor).unsqueeze(-2) @ right
     return torch.where(usable[..., None, None], mended, fallback)
 
@@ -144,6 +158,8 @@ def _drawn_in(g: Tensor, moments: Moments, condition: float) -> Tensor:
 
     Extremes cost nothing on the side that does not see them, which may be that of the large or of the small ones.
     """
+    if not invert(g, condition)[1].any():
+        return g
     left, sizes, right = _singular(g)
     sizes = sizes.clamp_min(torch.finfo(sizes.dtype).tiny)
     wide = sizes[..., :1] > condition * sizes[..., -1:]

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+NEWTON_STEPS = 30  # ten are usual, also for matrices that hardly have an inverse
+
 
 @lru_cache(maxsize=8)
 def _complement(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -46,16 +48,51 @@ def polar(matrix: Tensor, near: Tensor | None = None) -> Tensor:
         matrix: (..., m, n).
         near: (..., m, n).
 
-    Cost: one SVD, O(m n min(m, n)); a second one where rank is lacking and `near` is given.
+    Cost: one SVD, O(m n min(m, n)); a second one where rank is lacking and `near` is given.  On a GPU, where an SVD
+        takes seconds, that of `by_newton` for square matrices of full rank, if no gradient is asked for.
     Failure: without `near`, not unique if a singular value is zero.  The gradient is infinite where two singular values
         add up to zero; it is finite everywhere else, also where they coincide.
 
     [1] P. Schoenemann, A generalized solution of the orthogonal Procrustes problem, Psychometrika 31 (1966).
     """
+    quick = by_newton(matrix) if matrix.is_cuda and not (torch.is_grad_enabled() and matrix.requires_grad) else None
+    if quick is not None:
+        return quick
     if near is not None:
         return _polar_near(matrix, near)
     nearest: Tensor = _Polar.apply(matrix)
     return nearest
+
+
+def by_newton(matrix: Tensor) -> Tensor | None:
+    """`polar` of square matrices by Newton's iteration, in products and inverses alone; None where rank may be lacking.
+
+        X <- (g X + X^-T / g) / 2,   g^2 = |X^-1|_F / |X|_F
+
+    keeps the singular vectors of X and drives all singular values to one [1]; near the end g is one, and the number of
+    right digits doubles with every step.
+
+    Cost: ten inverses or so.
+
+    [1] N. Higham, Computing the polar decomposition - with applications, SIAM J. Sci. Stat. Comput. 7 (1986).
+    """
+    if matrix.shape[-1] != matrix.shape[-2]:
+        return None
+    x: Tensor = matrix
+    close = torch.finfo(matrix.dtype).eps ** 0.5  # a step that moves so little has left half its square
+    for step in range(NEWTON_STEPS):
+        inverse, flaw = torch.linalg.inv_ex(x)
+        size, opposite = (torch.linalg.matrix_norm(y, keepdim=True) for y in (x, inverse))
+        if step == 0 and not bool(((flaw == 0) & (size * opposite * _rounding(x.dtype) < 1)[..., 0, 0]).all()):
+            return None
+        scale = (opposite / size).sqrt()
+        scale = torch.where((scale - 1).abs() < 1e-2, 1.0, scale)
+        after = (scale * x + inverse.mT / scale) / 2
+        moved = torch.linalg.matrix_norm(after - x) / torch.linalg.matrix_norm(after)
+        x = after
+        if bool((moved < close).all()):
+            return x
+    return None
 
 
 def _polar_near(matrix: Tensor, near: Tensor) -> Tensor:

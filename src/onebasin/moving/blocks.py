@@ -36,13 +36,16 @@ class Where:
     share: Tensor
     moves: tuple[Moves, ...]
 
-    def running(self, keys: Sequence[str], rows: Tensor | None = None) -> Tensor:
-        """What a running mean takes of every model: (M,), or where tensors have shares of their own, (M, L, ...).
+    def running(self, groups: Sequence[Group], rows: Tensor | None = None) -> list[Tensor]:
+        """What a running mean takes of every model: (M,), or where tensors have shares of their own, (M, L, ...)."""
+        alike = running_shares(self.share)
+        return [self._paced(group.keys, rows) if self._has_pace(group) else alike for group in groups]
 
-        With paces s model m counts for λ_m exp(s_m) over the sum of all: its share, where they are alike.
-        """
-        if not any(keys[0] in own.paces for own in self.moves):
-            return running_shares(self.share)
+    def _has_pace(self, group: Group) -> bool:
+        return any(group.keys[0] in own.paces for own in self.moves)
+
+    def _paced(self, keys: Sequence[str], rows: Tensor | None) -> Tensor:
+        """With paces s model m counts for λ_m exp(s_m) over the sum of all: its share, where they are alike."""
         each = [own.pace(keys, rows) if keys[0] in own.paces else self.share.new_zeros(()) for own in self.moves]
         odds = torch.stack(torch.broadcast_tensors(*each)).exp()
         return running_shares(self.share.view(-1, *[1] * (odds.ndim - 1)) * odds)
@@ -110,7 +113,7 @@ class Block(nn.Module):
     def theta(self, where: Where) -> dict[str, Tensor]:
         """θ(λ) by the module's own names, with what else of it depends on λ."""
         given = [end.given(moves) for end, moves in zip(self._weights, where.moves, strict=True)]
-        made = self.shared.make(given, [where.running(group.keys) for group in self.groups])
+        made = self.shared.make(given, where.running(self.groups))
         return {**dict(zip(self.names, made, strict=True)), **dict.fromkeys(self.shares, where.share)}
 
     def forward(self, where: Where, *args: Any, **kwargs: Any) -> Any:
@@ -141,7 +144,8 @@ class Table(Block):
     def rows(self, where: Where, ids: Tensor) -> Tensor:
         """The rows `ids` of the table at λ."""
         rows = [end.rows(ids, moves) for end, moves in zip(self.ends, where.moves, strict=True)]  # type: ignore[operator]
-        return mixture(rows, where.running(self.groups[0].keys, ids)).to(self.run_as)
+        (shares,) = where.running(self.groups, ids)
+        return mixture(rows, shares).to(self.run_as)
 
     @property
     def length(self) -> int:

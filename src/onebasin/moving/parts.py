@@ -15,7 +15,7 @@ that both models are rotated into: gains do not commute with rotations, so there
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -109,19 +109,28 @@ class Part:
         return x * given.scale if self.writes and given.scale is not None else x
 
 
+Place = tuple[Stack, tuple[str, ...]]  # a stack, and some of its spaces: one in every layer
+
+
 @dataclass(frozen=True)
 class Source:
     """Which leaves a part is, one in every layer, what acts on each, and the norms whose gains do."""
 
     leaves: tuple[str, ...]
-    spaces: tuple[tuple[Stack, tuple[str, ...]], ...]
+    places: tuple[Place, ...]
     norms: tuple[str, ...]
 
-    def given(self, frozen: Tensor, moves: Moves) -> Given:
-        """The part with what moves it."""
-        maps = tuple(_taken(moves.maps[stack.name], stack, spaces) for stack, spaces in self.spaces if moves.maps)
+    def given(self, frozen: Tensor, moves: Moves, maps: Mapping[Place, Map]) -> Given:
+        """The part with what moves it; of the maps those that are there."""
+        own = tuple(maps[place] for place in self.places if place in maps)
         gains = torch.stack([moves.gains[norm] for norm in self.norms]) if moves.gains and self.norms[0] else None
-        return Given(frozen, maps, gains, moves.scale)
+        return Given(frozen, own, gains, moves.scale)
+
+
+def take_maps(sources: Iterable[Source], moves: Moves) -> dict[Place, Map]:
+    """The maps that act on these, each taken once from those of its stack; none where the model stays."""
+    places = {place for source in sources for place in source.places} if moves.maps else set()
+    return {place: _taken(moves.maps[place[0].name], *place) for place in places}
 
 
 def _taken(g: Map, stack: Stack, spaces: tuple[str, ...]) -> Map:

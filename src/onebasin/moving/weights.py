@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from onebasin.checkpoint import Checkpoint
 from onebasin.moving.coordinates import Moves
 from onebasin.moving.layout import Group, Layout
-from onebasin.moving.parts import Given
+from onebasin.moving.parts import Given, take_maps
 
 Kept = Callable[[Checkpoint, str], torch.dtype]
 
@@ -42,15 +42,17 @@ class Weights(nn.Module):
 
     def given(self, moves: Moves) -> list[list[Given]]:
         """Every part of every group with what moves it; a group that nothing moves is one part."""
+        maps = take_maps((source for group in self.groups for source in group.sources), moves)
         return [
             [Given(self._frozen(i, 0))]
             if self.layouts[i] is None
-            else [source.given(self._frozen(i, j), moves) for j, source in enumerate(group.sources)]
+            else [source.given(self._frozen(i, j), moves, maps) for j, source in enumerate(group.sources)]
             for i, group in enumerate(self.groups)
         ]
 
     def _frozen(self, i: int, j: int) -> Tensor:
-        return self.get_parameter(f"_{i}_{j}").view(self.shapes[i, j])
+        flat: Tensor = getattr(self, f"_{i}_{j}")
+        return flat.view(self.shapes[i, j])
 
     @property
     def by_rows(self) -> bool:
@@ -58,7 +60,7 @@ class Weights(nn.Module):
         (group, *more) = self.groups
         (part, *others) = group.layout.parts
         single = not more and not others and len(group.keys) == 1 and len(group.layout.blocks[0].sizes) == 2
-        whole = all(stack.fibres is None for stack, _ in group.sources[0].spaces)
+        whole = all(stack.fibres is None for stack, _ in group.sources[0].places)
         return single and whole and all(action.dim == 2 for action in part.actions)
 
     def rows(self, index: Tensor, moves: Moves) -> Tensor:
@@ -67,7 +69,7 @@ class Weights(nn.Module):
         if self.layouts[0] is None:
             return x
         (part,), (source,) = self.layouts[0].parts, self.groups[0].sources
-        given = source.given(x, moves)
+        given = source.given(x, moves, take_maps([source], moves))
         for action, g in zip(part.actions, given.maps, strict=False):
             x = g.act(x, -1, action.rep)
         return x * given.scale if part.writes and given.scale is not None else x
