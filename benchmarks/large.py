@@ -5,7 +5,8 @@
     ONEBASIN_SIZES=0.13B,1.4B python benchmarks/run.py large
     ONEBASIN_SIZES=7B ONEBASIN_PAIRS=random python benchmarks/run.py large
     ONEBASIN_SIZES=7B ONEBASIN_PAIRS=planted python benchmarks/run.py large
-    ONEBASIN_SIZES=7B ONEBASIN_PAIRS=16GB python benchmarks/run.py large     with gpu=16GB,host=16GB
+    ONEBASIN_SIZES=7B ONEBASIN_PAIRS=16GB python benchmarks/run.py large     with gpu=16GB,host=16GB;
+                                                              behind `planted,` on that pair
     ONEBASIN_SIZES=70B python benchmarks/run.py large         one layer, and two: what a page takes, and all 80 would
     ONEBASIN_TINY=1 ONEBASIN_PAIRS=random,planted,16GB python benchmarks/run.py large        to try it on any machine
 
@@ -111,18 +112,23 @@ def measure_size(name: str, pairs: list[str]) -> dict[str, Any]:
         for seed, side in enumerate("ab"):
             write_random(Path(folder, "tiny", side), small(SIZES[name]), seed=seed)
         found: dict[str, Any] = {"parameters": write_random(a, config, seed=0)}
+        kind = "random"
         for pair in pairs:
             shutil.rmtree(out, ignore_errors=True)
             if pair == "planted":
                 shutil.rmtree(b, ignore_errors=True)
-                found[pair] = planted(a, b, out)
+                kind, found[pair] = pair, planted(a, b, out)
             else:
                 if not b.exists():
                     write_random(b, config, seed=1)
-                more = () if pair == "random" else ("--memory", f"gpu={pair},host={pair}")
-                found[pair if pair == "random" else f"random, {pair}"] = align(a, b, out, *more)
+                label, more = (pair, ()) if pair == "random" else (f"{kind}, {pair}", memory(pair))
+                found[label] = align(a, b, out, *more)
             print(json.dumps({name: found}), file=sys.stderr, flush=True)
         return found
+
+
+def memory(most: str) -> tuple[str, ...]:
+    return "--memory", f"gpu={most},host={most}"
 
 
 def measure_pages(name: str) -> dict[str, Any]:
@@ -209,20 +215,23 @@ def planted(a: Path, b: Path, out: Path) -> dict[str, Any]:
     with original.store.resting(place), back.store.resting(place):
         inverse = transport(canonicalize(back).checkpoint, known.inverse())
         ours = transport(canonicalize(back).checkpoint, Alignment.load(out))
-        found["known inverse"] = compare(form, inverse)
-        found["found"] = compare(form, ours)
+        expected = logits_of(form)
+        found["known inverse"] = compare(form, inverse, expected)
+        found["found"] = compare(form, ours, expected)
     found["seconds to compare"] = round(time.perf_counter() - began, 1)
     return found
 
 
-def compare(form: Any, other: Any) -> dict[str, float]:
+def compare(form: Any, other: Any, expected: Any) -> dict[str, float]:
     """Relative distance of all weights, and relative root mean square of the logits, run in float64."""
+    apart = sum(float((form[x] - other[x]).square().sum()) for x in form)
+    size = sum(float(form[x].square().sum()) for x in form)
+    error = float((logits_of(other) - expected).square().mean().sqrt() / expected.square().mean().sqrt())
+    return {"distance": (apart / size) ** 0.5, "logits": error}
+
+
+def logits_of(form: Any) -> Any:
     from onebasin.checkpoint.stock import outputs, probe_inputs
     from onebasin.checkpoint.streamed import streamed_model
 
-    apart = sum(float((form[x] - other[x]).square().sum()) for x in form)
-    size = sum(float(form[x].square().sum()) for x in form)
-    inputs = probe_inputs(form.spec)
-    logits = [outputs(streamed_model(x), form.spec, inputs, x.store.device)["logits"] for x in (form, other)]
-    error = float((logits[1] - logits[0]).square().mean().sqrt() / logits[0].square().mean().sqrt())
-    return {"distance": (apart / size) ** 0.5, "logits": error}
+    return outputs(streamed_model(form), form.spec, probe_inputs(form.spec), form.store.device)["logits"]
