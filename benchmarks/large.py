@@ -14,7 +14,7 @@ Models are random, of the shapes of real ones, stored in bfloat16.  A planted B 
 space (inside heads of condition at most 4): what comes back is compared with what the known inverse gives on the same
 files.  Every alignment is the command itself in a process of its own, five sweeps, with reading, certificate and
 writing; seconds begin after the imports and a pair of tiny models, which loads what a GPU needs.  Host memory is that
-of the process less mapped files.
+of the process and of those that solve its assignments, less mapped files.
 """
 
 import json
@@ -48,14 +48,17 @@ SMALL = {"vocab_size": 97, "hidden_size": 64, "num_hidden_layers": 2, "intermedi
 OPTIONS = ["--method", "weight", "--set", "weight.sweeps=5", "--set", "weight.tol=0"]
 
 CHILD = """
-import contextlib, io, json, os, sys, threading, time
+import contextlib, io, json, multiprocessing, os, sys, threading, time
 import torch, transformers, scipy.optimize
 from onebasin.cli import main
 peak, done = [0], threading.Event()
+def taken(pid):
+    with contextlib.suppress(OSError):  # one that has just ended
+        return int(open(f"/proc/{pid}/status").read().split("RssAnon:")[1].split()[0]) * 1024
+    return 0
 def watch():
     while not done.wait(0.05):
-        text = open("/proc/self/status").read()
-        peak[0] = max(peak[0], int(text.split("RssAnon:")[1].split()[0]) * 1024)
+        peak[0] = max(peak[0], sum(taken(x) for x in ("self", *(p.pid for p in multiprocessing.active_children()))))
 threading.Thread(target=watch, daemon=True).start()
 gpu = torch.cuda.is_available()
 def run(*given):

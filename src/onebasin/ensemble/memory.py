@@ -18,7 +18,7 @@ from onebasin.spec.pages import page_names
 Work = Literal["verify", "align", "learn", "learn by blocks"]
 
 FROZEN = 4  # bytes of a number in a model that learning holds block by block, at most
-PARTS = 6  # copies of the largest page, and of the scores of its units, that a pass holds at most
+PARTS = 4  # copies of the largest page, and of the scores of its units, that a pass holds at most
 RUNTIME = 450_000_000  # bytes that Python, torch and transformers take before any weight is read
 MODELS: dict[Work, int] = {  # how many times a model in float64 is in memory
     "verify": 4,  # canonical and moved form, running model, one in the making
@@ -52,9 +52,8 @@ def kept(spec: ModelSpec) -> int:
 def page_work(spec: ModelSpec) -> int:
     """Bytes that matching by weights takes for one page of the models: some copies of it, and scores of its units."""
     largest = max(sum(math.prod(spec.leaves[name].shape) for name in names) for names in page_names(spec))
-    inside = [name for name, space in spec.spaces.items() if space.base is None and name not in spec.streams]
-    scores = {name: 2 if spec.family(name) >= SCALED_PERMUTATION else 1 for name in inside}  # every pair has a scale
-    pairs = max((times * spec.spaces[name].size ** 2 for name, times in scores.items()), default=0)
+    inside = [name for name in spec.spaces if name not in spec.streams]
+    pairs = max(((spec.fibres(name) or 1) * spec.spaces[name].size ** 2 for name in inside), default=0)
     return PARTS * FLOAT64 * (largest + pairs)
 
 

@@ -98,9 +98,9 @@ class Problem:
 
     def _scores(self, of: Mapping[Rep, Overlap]) -> Tensor:
         """2 ⟨a, b⟩ − |b|² at the best scale of each pair."""
-        still = of[Rep.PERM].squares_b
+        still = of[Rep.PERM]
         if self.sides.free:
-            return scaled_scores(self.family, of) - still
+            return scaled_scores(self.family, 2 * still.cross, of[Rep.VEC], of[Rep.COV]) - still.squares_b
         return sum(2 * x.cross - x.squares_b for x in of.values())  # type: ignore[return-value]
 
 

@@ -17,7 +17,7 @@ from onebasin.maps.monomial import matched
 from onebasin.maps.rotary import pair_blocks
 from onebasin.match.moments import Moment, Moments, Overlap
 
-ON_CPU, ON_GPU = 2**17, 2**24  # pairs of units at a time: as many as caches hold, or as keep a GPU busy
+ON_CPU, ON_GPU = 2**17, 2**22  # pairs of units at a time: as many as caches hold, or as keep a GPU busy
 STEPS = 2  # towards the best scale of a pair of units that is only considered; a pair that is chosen gets all
 
 
@@ -98,22 +98,21 @@ def _signs(family: Family, moments: Moments, start: Map | None, condition: float
 def _scaled_units(family: Family, moments: Moments, start: Map | None, condition: float) -> Map:
     """Assign units by the distance that is left when each pair takes its best scale."""
     of = {rep: moments.get(rep).overlap for rep in Rep}
-    index = assign(scaled_scores(family, of))
+    index = assign(scaled_scores(family, 2 * of[Rep.PERM].cross, of[Rep.VEC], of[Rep.COV]))
     chosen = [x for rep in (Rep.VEC, Rep.COV) for x in (matched(of[rep].cross, index), of[rep].squares_b[index])]
     scale, _ = free_scale(family)(*chosen)
     return map_of(family).from_tensors({"index": index, "scale": scale})
 
 
-def scaled_scores(family: Family, of: Mapping[Rep, Overlap]) -> Tensor:
-    """2 P − min_r |a − r b|² of all pairs of units, some rows at a time."""
-    found = 2 * of[Rep.PERM].cross
-    rows = max(1, (ON_CPU if found.device.type == "cpu" else ON_GPU) // found.shape[-1])
-    by_v, by_c = (of[rep].squares_b.unsqueeze(-2) for rep in (Rep.VEC, Rep.COV))
-    for first in range(0, found.shape[-2], rows):
+def scaled_scores(family: Family, scores: Tensor, v: Overlap, c: Overlap) -> Tensor:
+    """2 P − min_r |a − r b|² of all pairs of units, some rows at a time, in place of the `scores` 2 P."""
+    rows = max(1, (ON_CPU if scores.device.type == "cpu" else ON_GPU) // scores.shape[-1])
+    scale, (by_v, by_c) = free_scale(family), (x.squares_b.unsqueeze(-2) for x in (v, c))
+    for first in range(0, scores.shape[-2], rows):
         some = slice(first, first + rows)
-        v, c = (of[rep].cross[..., some, :] for rep in (Rep.VEC, Rep.COV))
-        found[..., some, :] -= free_scale(family)(v, by_v.expand_as(v), c, by_c.expand_as(c), STEPS)[1]
-    return found
+        cross_v, cross_c = (x.cross[..., some, :] for x in (v, c))
+        scores[..., some, :] -= scale(cross_v, by_v.expand_as(cross_v), cross_c, by_c.expand_as(cross_c), STEPS)[1]
+    return scores
 
 
 def free_scale(family: Family) -> Callable[..., tuple[Tensor, Tensor]]:

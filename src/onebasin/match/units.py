@@ -6,6 +6,7 @@ Activation matching adds what the units say to what they read and write, each as
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -113,7 +114,9 @@ def scaled_pairs(
 def unit_scores(pair: Pair, maps: Maps, space: str, family: Family, emphasis: Mapping[str, float]) -> Tensor:
     """How well units of A and B go together, (f?, n, n): at the best scale of the two where scales are free."""
     found = overlaps(pair, maps, space, emphasis)
-    none = next(iter(found.values())).zero()
     if family == fam.PERMUTATION:
-        return sum((x.cross for x in found.values()), none.cross)
-    return scaled_scores(family, {rep: found.get(rep, none) for rep in Rep})
+        return reduce(Tensor.add_, (x.cross for x in found.values()))
+    v, c, fixed = (found.get(rep) for rep in (Rep.VEC, Rep.COV, Rep.PERM))
+    some = next(iter(found.values()))
+    v, c = v or some.zero(), c or some.zero()
+    return scaled_scores(family, torch.zeros_like(v.cross) if fixed is None else fixed.cross.mul_(2), v, c)
