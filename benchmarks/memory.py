@@ -1,4 +1,4 @@
-"""Memory of `onebasin align`: peak of the whole process, and the largest tensor that matching attention forms.
+"""Memory of `onebasin align`: peak of the whole process, and the largest tensor that matching heads forms.
 
 Two random models of one shape (16 heads, 2 layers) are aligned by weights in a process of their own, two sweeps; a
 third would need no more.  The peak stands beside what `onebasin inspect` foretells and beside the two models in
@@ -51,7 +51,6 @@ def align(folder: Path, width: int) -> dict[str, Any]:
         "foretold by inspect, MB": round(report["memory"]["align"] / 1e6),
         "peak over foretold": round(found["peak"] / report["memory"]["align"], 2),
         "largest tensor in head matching, D·D": round(found["heads"], 2),
-        "largest tensor in matching attention, D·D": round(found["attention"], 2),
         "seconds": round(time.perf_counter() - start, 1),
     }
 
@@ -80,38 +79,33 @@ def write(kind: str, width: int, seed: int, folder: Path) -> None:
 
 
 def watched_align(folder: Path, width: int) -> dict[str, float]:
-    """Run the command, watching every tensor that matching attention makes."""
+    """Run the command, watching every tensor that matching heads makes."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
     from onebasin.cli import main
-    from onebasin.match import weights
+    from onebasin.match import ascent
 
-    largest = {"heads": 0.0, "attention": 0.0}
+    largest = {"heads": 0.0}
 
     class Watch(TorchDispatchMode):
-        def __init__(self, name: str) -> None:
-            super().__init__()
-            self.name = name
-
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             out = func(*args, **(kwargs or {}))
             for made in tree_leaves(out):
                 if isinstance(made, torch.Tensor):
                     size = made.untyped_storage().nbytes() / (8 * width * width)
-                    largest[self.name] = max(largest[self.name], size)
+                    largest["heads"] = max(largest["heads"], size)
             return out
 
-    def watching(name: str, function: Any) -> Any:
+    def watching(function: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            with Watch(name):
+            with Watch():
                 return function(*args, **kwargs)
 
         return call
 
-    weights.match_heads = watching("heads", weights.match_heads)
-    weights.Ascent.match_attention = watching("attention", weights.Ascent.match_attention)  # type: ignore[method-assign]
+    ascent.match_heads = watching(ascent.match_heads)
     try:
         main(["align", str(folder / "0"), str(folder / "1"), "-o", str(folder / "out"), "--device", "cpu", "--quiet",
               "--method", "weight", "--set", f"weight.sweeps={SWEEPS}"])  # fmt: skip
