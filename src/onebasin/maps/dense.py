@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 from typing import ClassVar, Self
 
 import torch
@@ -13,6 +14,8 @@ from onebasin.families import Rep
 from onebasin.linalg import nearest_doubly_stochastic, ones_complement, polar, polar_fixing_ones, sinkhorn
 from onebasin.maps.base import Map, no_permutation_part
 from onebasin.maps.members import Draw, least
+
+SOLVING = Lock()  # torch loads its solvers for a GPU at the first call, and fails if two threads make that at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,7 +66,8 @@ class Invertible(Dense, family=families.INVERTIBLE):
 
     def inverse(self) -> Self:
         """The inverse matrix."""
-        return type(self)(torch.linalg.inv(self.matrix))
+        with SOLVING:
+            return type(self)(torch.linalg.inv(self.matrix))
 
     @classmethod
     def _draw(cls, source: int, target: int, draw: Draw) -> Self:
