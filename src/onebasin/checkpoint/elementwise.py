@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onebasin.checkpoint.store import Store
     from onebasin.spec import Leaf
 
-PART = {"cpu": 2**18, "cuda": 2**22}
+PART = {"cpu": 2**17, "cuda": 2**22}
 """Numbers: few enough for a cache, many enough for a GPU."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onebasin.checkpoint.dtypes import nbytes, torch_dtype
+from onebasin.checkpoint.dtypes import nbytes
 from onebasin.checkpoint.folder import INDEX
 from onebasin.checkpoint.output import carry_files, whole_folder
 from onebasin.checkpoint.shard import in_file_order, write_shard
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from huggingface_hub import StateDictSplit
     from torch import Tensor
 
+PATTERN = "model{suffix}.safetensors"  # as transformers names its files
 FORMAT: Mapping[str, str] = {"format": "pt"}
 """The metadata without which transformers refuses a safetensors file."""
 
@@ -91,15 +92,18 @@ def write_folder(
 
 def shards(tensors: Sequence[Planned], max_shard_size: int | str) -> StateDictSplit:
     """Which tensor goes into which file."""
-    import torch
-    from huggingface_hub import split_torch_state_dict_into_shards
+    from huggingface_hub import split_state_dict_into_shards_factory
 
     size = bytes_of(str(max_shard_size))
     if size is None:
         step = "write it like 5GB or 200MB"
         raise BadOutput("this is no shard size", expected=BYTES, found=max_shard_size, next_step=step)
-    meta = {t.name: torch.empty(t.shape, dtype=torch_dtype(t.dtype), device="meta") for t in tensors}
-    return split_torch_state_dict_into_shards(meta, max_shard_size=size)
+    return split_state_dict_into_shards_factory(
+        {tensor.name: tensor for tensor in tensors},
+        get_storage_size=lambda tensor: tensor.nbytes,
+        filename_pattern=PATTERN,
+        max_shard_size=size,
+    )
 
 
 def json_text(value: Any) -> str:
