@@ -15,8 +15,9 @@ import torch
 from helpers.writing import CONFIG, planned, refusal, sample
 from onebasin.checkpoint import Planned, write_folder
 from onebasin.checkpoint.pieces import Once
-from onebasin.checkpoint.shard import AT_ONCE
+from onebasin.checkpoint.shard import AT_ONCE, _pool
 from onebasin.checkpoint.store import Shelf
+from onebasin.paths import FactorPath
 
 
 @pytest.fixture
@@ -183,3 +184,23 @@ def test_a_shelf_that_several_take_from_keeps_what_there_is_room_for():
     assert shelf.room == 20
     for row in rows:
         assert all(found is shelf.kept[f"t{j}"] for j, found in enumerate(row) if f"t{j}" in shelf.kept)
+
+
+def test_threads_work_on_the_gpu_that_is_in_use(monkeypatch):
+    used = threading.local()
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: setattr(used, "device", device))
+    with _pool(4, torch.device("cuda")) as pool:
+        assert set(pool.map(lambda _: used.device, range(16))) == {3}
+    with _pool(4, torch.device("cpu")) as pool:
+        assert not any(pool.map(lambda _: hasattr(used, "device"), range(16)))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_an_average_made_on_a_gpu_is_the_same_file(tiny, tmp_path):
+    a, b = tiny("LlamaForCausalLM")
+    for device in ("cpu", "cuda"):
+        with a.store.resting(device), b.store.resting(device):
+            FactorPath(a, b).at(0.3).save(tmp_path / device)
+    one, other = ((tmp_path / device / "model.safetensors").read_bytes() for device in ("cpu", "cuda"))
+    assert one == other
