@@ -8,7 +8,8 @@ tensor of each, and writes both.  "merged, aligned" writes B moved by a random s
 average of it and A; "reordered" by maps that only reorder and scale, "rotated" by rotations of the stream as well, of
 which the float64 products are most of the work where there is no GPU; "merged" alone is the average of A and B as they
 are, twice.  Every run is a process of its own; the files were read and written before, and the disk is idle when it
-begins.  The runs take turns, ratios are those of medians.  Host memory is that of the process less mapped files.
+begins.  Seconds are without imports and the start of a device; runs take turns, ratios are those of medians.  Host
+memory is that of the process less mapped files.
 """
 
 import json
@@ -23,33 +24,41 @@ import time
 from pathlib import Path
 from typing import Any
 
-from large import SIZES, TINY, device, kept, small, write_random
+from large import RESULTS, SIZES, TINY, device, small, write_random
 
 NEEDS: tuple[Path, ...] = ()
-TURNS = {"bare": 5, "merged": 5, "reordered": 5, "rotated": 1}
+TURNS, TURNS_OF_LONG = 3, 1  # the products of rotations take minutes without a GPU
 
 
 def measure() -> dict[str, Any]:
-    wanted = os.environ.get("ONEBASIN_WAYS", "merged,reordered,rotated").split(",")
-    found: dict[str, Any] = {"device": device(), **kept("writing")}
+    """Devices and ways that are left out here stay in the result as they are."""
+    file = RESULTS / "writing.json"
+    found: dict[str, Any] = {} if TINY or not file.exists() else json.loads(file.read_text())["results"]
+    rows: dict[str, Any] = dict(found.get(device(), {}))
     with tempfile.TemporaryDirectory(prefix="onebasin-writing-", dir=os.environ.get("ONEBASIN_DISK")) as name:
         folder = Path(name)
         for seed, side in enumerate("ab"):
             found["parameters"] = write_random(folder / side, config(), seed=seed)
-        for group in [[way for way in wanted if TURNS[way] > 1], *[[way] for way in wanted if TURNS[way] == 1]]:
-            if group:
-                found |= take_turns(folder, group)
-    return found
+        for group in groups(os.environ.get("ONEBASIN_WAYS", "merged,reordered,rotated").split(",")):
+            rows |= take_turns(folder, *group)
+    return {**found, device(): rows}
+
+
+def groups(ways: list[str]) -> list[tuple[list[str], int]]:
+    """Ways that take turns, and how many."""
+    long = [way for way in ways if way == "rotated" and place() == "cpu"]
+    short = [way for way in ways if way not in long]
+    return [(some, turns) for some, turns in ((short, TURNS), (long, TURNS_OF_LONG)) if some]
 
 
 def config() -> dict[str, Any]:
     return small(SIZES["1.4B"]) if TINY else SIZES["1.4B"]
 
 
-def take_turns(folder: Path, ways: list[str]) -> dict[str, Any]:
+def take_turns(folder: Path, ways: list[str], turns: int) -> dict[str, Any]:
     """Seconds and memory of these ways beside the bare loop in the same turns."""
     rows: dict[str, list[dict[str, float]]] = {way: [] for way in ("bare", *ways)}
-    for turn in range(TURNS[ways[0]]):
+    for turn in range(turns):
         for way in rows:
             os.sync()
             row = json.loads(child(way, folder).splitlines()[-1])
@@ -63,7 +72,7 @@ def take_turns(folder: Path, ways: list[str]) -> dict[str, Any]:
             "bare loop, seconds": round(bare["seconds"], 1),
             "ratio": round(row["seconds"] / bare["seconds"], 2),
             "host GB": round(row["host GB"], 2),
-            "turns": TURNS[way],
+            "turns": turns,
         }
         for way, row in zip(ways, others, strict=True)
     }
@@ -100,17 +109,21 @@ def merged(folder: Path) -> None:
 
 
 def aligned(folder: Path, *, rotated: bool) -> None:
+    import torch
+
     from onebasin import Alignment, Checkpoint
     from onebasin.ensemble.aligned import Aligned, Move
     from onebasin.ensemble.ensemble import Ensemble
     from onebasin.families import MONOMIAL
+    from onebasin.match.room import Memory
 
     ensemble = Ensemble.of([Checkpoint.open(folder / side) for side in "ab"])
     known = Alignment.random(ensemble.spec, 3)
     if not rotated:
         known = known.only(*(space for space in known if known[space].family <= MONOMIAL))
     found = Aligned(ensemble, (Move(Alignment.identity(ensemble.spec), stays=True), Move(known)))
-    with ensemble.resting(place()):
+    where = torch.device(place())
+    with ensemble.resting(where, Memory().room(where, ensemble.spec)):  # as the command does
         found.models[1].save(folder / "out" / "a")
         found.merged().save(folder / "out" / "b")
 
@@ -122,8 +135,14 @@ def place() -> str:
 
 
 def timed(way: str, folder: Path) -> dict[str, float]:
+    import torch
+
     import onebasin.canonical.form
-    import onebasin.paths  # noqa: F401  what is used, so that no import is timed
+    import onebasin.paths  # noqa: F401
+    from onebasin import Checkpoint
+
+    Checkpoint.open(folder / "a")  # imports the rest of what is used, so that no import is timed
+    torch.zeros(1, device=place())  # nor the start of the device
 
     peak, done = [0], threading.Event()
 

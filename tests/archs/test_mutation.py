@@ -299,7 +299,7 @@ class Bench:
 
     def form_of(self, spec: ModelSpec) -> Checkpoint:
         """The canonical form that the table `spec` makes of this checkpoint."""
-        headers = {key: Header("F64", tuple(x.shape), "") for key, x in self.stored.items()}
+        headers = {key: Header("F64", tuple(x.shape), "", 0) for key, x in self.stored.items()}
         check_headers(spec, headers, self.checkpoint.store.folder)
         leaves = {leaf.name: self.reader(leaf) for leaf in spec.leaves.values()}
         return canonicalize(replace(self.checkpoint, spec=spec, leaves=leaves), untie=False).checkpoint

@@ -98,7 +98,7 @@ def test_interrupted(tmp_path, interrupt):
 
 def test_disk_fills_up_while_writing(tmp_path, monkeypatch):
     def full(file, *others):
-        write_shard(Path("/dev/full"), *others)
+        return write_shard(Path("/dev/full"), *others)
 
     monkeypatch.setattr("onebasin.checkpoint.write.write_shard", full)
     assert "No space left" in str(refusal(tmp_path / "out", planned(sample())))

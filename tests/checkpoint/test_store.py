@@ -30,10 +30,11 @@ def edit_index(folder, **changes: str | None) -> None:
 
 def test_one_file(make_folder):
     store = Store.open(make_folder(FIRST | SECOND | {"ids": torch.arange(5)}))
+    first = 8 + int.from_bytes((store.folder / "model.safetensors").read_bytes()[:8], "little")
     assert store.headers == {
-        "a": Header("F32", (2, 3), "model.safetensors"),
-        "b": Header("BF16", (4,), "model.safetensors"),
-        "ids": Header("I64", (5,), "model.safetensors"),
+        "ids": Header("I64", (5,), "model.safetensors", first),
+        "a": Header("F32", (2, 3), "model.safetensors", first + 40),
+        "b": Header("BF16", (4,), "model.safetensors", first + 40 + 24),
     }
     assert store.parameters == 10
     assert store.nbytes == 24 + 8 + 40

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,14 @@ from onebasin.archs import declare, lookup
 from onebasin.checkpoint.beside import Beside
 from onebasin.checkpoint.checks import check_headers, check_numbers, check_release, check_runs, transformers_config
 from onebasin.checkpoint.dtypes import DTYPES, code_of
+from onebasin.checkpoint.elementwise import FromFiles
 from onebasin.checkpoint.folder import locate, read_config
-from onebasin.checkpoint.pieces import cut, gather
+from onebasin.checkpoint.pieces import Once, cut, gather
 from onebasin.checkpoint.sharing import Shared
 from onebasin.checkpoint.store import Progress, Store
 from onebasin.checkpoint.write import Planned, write_folder
 from onebasin.errors import BadCheckpoint
-from onebasin.spec import Leaf, ModelSpec, Piece
+from onebasin.spec import Leaf, ModelSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -133,17 +134,25 @@ class Checkpoint(Shared):
         """What `save` would write: every stored tensor, in its stored dtype unless another is asked for."""
         sources = {key: key for key in self.spec.keys}
         sources |= {m.key: m.of for m in self.spec.mirrors if m.key in self.stored or not m.tied}
-        planned, whole = [], lru_cache(maxsize=1)(self.tensor)  # pieces of one tensor follow one another
+        planned = []
         for key, source in sources.items():
-            for own in self._pieces(key) or [key]:
+            pieces = self._pieces(key)
+            whole = Once(partial(self.tensor, key), len(pieces))
+            for own in pieces or [key]:
                 name, _ = self.stored.get(own, (own, ""))
                 if self.spec.table_name(name) != own:  # in the input, one of two equal entries stood for both
                     name = own
                 piece = self.spec.pieces.get(own)
                 shape = piece.shape if piece else self.spec.keys[source]
-                make = partial(_piece_of, whole, piece) if piece else partial(self.tensor, source)
+                make = partial(whole.cut, piece) if piece else partial(self._parts, source)
                 planned.append(Planned(name, shape, self.written_as(own, dtype), make))
         return planned
+
+    def _parts(self, key: str) -> Tensor | Iterator[Tensor]:
+        """The stored tensor `key`; in parts, where its numbers come one by one from those of files."""
+        recipes = [self.leaves[leaf.name] for leaf in self.spec.parts[key]]
+        first = recipes[0]
+        return first.parts() if isinstance(first, FromFiles) and first.fills(recipes) else self.tensor(key)
 
     def _pieces(self, key: str) -> list[str]:
         """The pieces that the file holds of the tensor `key`, if it holds pieces."""
@@ -171,11 +180,8 @@ class Checkpoint(Shared):
             extra_files={**dict(self.beside.shortened() if self.beside else ()), **(extra_files or {})},
             progress=progress,
             overwrite=overwrite,
+            device=self.store.device,
         )
-
-
-def _piece_of(whole: Callable[[str], Tensor], piece: Piece) -> Tensor:
-    return cut(whole(piece.key), piece)
 
 
 def constant(tensor: Tensor) -> Recipe:
@@ -192,11 +198,5 @@ def _with_dtype(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _reader(spec: ModelSpec, store: Store, names: Mapping[str, str], leaf: Leaf) -> Recipe:
     """How a leaf is read from the file: from one tensor, or from the pieces of it."""
     if leaf.key in names:
-        return partial(_read, store, names[leaf.key], leaf)
+        return FromFiles(leaf, ((store, names[leaf.key]),))
     return partial(gather, store, {names[name]: spec.pieces[name] for name in spec.pieces_of[leaf.key]}, leaf)
-
-
-def _read(store: Store, name: str, leaf: Leaf) -> Tensor:
-    from onebasin.checkpoint.views import read_leaf
-
-    return read_leaf(store.read(name), leaf)

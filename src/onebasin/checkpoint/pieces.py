@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from onebasin.spec import Leaf, Piece
@@ -34,3 +35,19 @@ def cut(whole: Tensor, piece: Piece) -> Tensor:
     viewed = rearrange(whole, piece.view.pattern, **dict(piece.view.sizes))[piece.index]
     tensor: Tensor = rearrange(viewed, f"{' '.join(piece.order)} -> {piece.stored}")
     return tensor
+
+
+class Once:
+    """A tensor that pieces are cut from: made for the first of them, forgotten after the last, in whatever threads."""
+
+    def __init__(self, make: Callable[[], Tensor], pieces: int) -> None:
+        self._make, self._left, self._lock = make, pieces, Lock()
+        self._made: Tensor | None = None
+
+    def cut(self, piece: Piece) -> Tensor:
+        """One of the pieces."""
+        with self._lock:
+            whole = self._make() if self._made is None else self._made
+            self._left -= 1
+            self._made = whole if self._left > 0 else None
+        return cut(whole, piece)

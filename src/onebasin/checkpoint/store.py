@@ -1,23 +1,26 @@
 """The tensors of a checkpoint, read one at a time.
 
-Opening reads headers only and checks all they can tell.  Every `read` maps its file anew, so that memory is given back
-with the tensor: a mapping kept open would hold on to every page ever touched.  Opening costs about 1 ms for a file of
-2000 tensors.
+Opening reads headers only and checks all they can tell.  They say where each tensor is, so that a `read` goes straight
+to it; what is read is given back with the tensor.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
-from onebasin.checkpoint.dtypes import DTYPES, is_finite, nbytes
+from onebasin.checkpoint.dtypes import DTYPES, is_finite, nbytes, torch_dtype
 from onebasin.checkpoint.folder import quantised_error, read_json_object, weights_entry
+from onebasin.checkpoint.reading import read_tensor
 from onebasin.errors import BadCheckpoint
 
 if TYPE_CHECKING:
@@ -27,15 +30,17 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 """Called after each tensor with the bytes done and the bytes in all."""
 
+LENGTH = 8  # bytes of a file that say how long its header is
 _AGAIN = "download or copy the checkpoint again"
 
 
 class Header(NamedTuple):
-    """What a file says of one tensor: the safetensors code of its type, its shape, the file's name."""
+    """What a file says of one tensor: the safetensors code of its type, its shape, the file's name, its first byte."""
 
     dtype: str
     shape: tuple[int, ...]
     file: str
+    start: int
 
     @property
     def nbytes(self) -> int:
@@ -45,21 +50,26 @@ class Header(NamedTuple):
 
 @dataclass
 class Shelf:
-    """Where tensors rest between two reads, in their stored type: `room` bytes on `device`, first come, first kept."""
+    """Where tensors rest between two reads, in their stored type: `room` bytes on `device`, first come, first kept.
+
+    Several threads may take at once; of two that read the same tensor, one is kept.
+    """
 
     device: torch.device | str = "cpu"
     room: float = 0
     kept: dict[str, Tensor] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
 
-    def take(self, name: str, read: Callable[[], Tensor]) -> Tensor:
-        """The tensor on the device: from the shelf, or read, and kept if there is room."""
+    def take(self, name: str, read: Callable[[torch.device | str], Tensor]) -> Tensor:
+        """The tensor on the device: from the shelf, or read to it, and kept if there is room."""
         if name in self.kept:
             return self.kept[name]
-        tensor = read().to(self.device)
-        if tensor.nbytes <= self.room:
-            self.room -= tensor.nbytes
-            self.kept[name] = tensor
-        return tensor
+        tensor = read(self.device)
+        with self.lock:
+            if name not in self.kept and tensor.nbytes <= self.room:
+                self.room -= tensor.nbytes
+                self.kept[name] = tensor
+        return self.kept.get(name, tensor)
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,7 @@ class Store:
 
     def read(self, name: str) -> Tensor:
         """One tensor in its stored type, on the CPU unless it rests elsewhere; not to be changed in place."""
-        return self.shelves[-1].take(name, lambda: self._load(name))
+        return self.shelves[-1].take(name, partial(self._load, name))
 
     @property
     def device(self) -> torch.device | str:
@@ -108,10 +118,11 @@ class Store:
         finally:
             self.shelves.pop()
 
-    def _load(self, name: str) -> Tensor:
-        with _opened(self.folder / self.headers[name].file, framework="pt") as handle:
-            tensor: Tensor = handle.get_tensor(name)
-        return tensor
+    def _load(self, name: str, device: torch.device | str) -> Tensor:
+        header = self.headers[name]
+        file = self.folder / header.file
+        with _legible(file):
+            return read_tensor(file, header.start, header.shape, torch_dtype(header.dtype), device)
 
     def check_finite(self, progress: Progress | None = None) -> None:
         """Read every tensor once; raise `BadCheckpoint` at the first that holds NaN or infinity."""
@@ -143,11 +154,10 @@ def _not_finite(tensor: Tensor, name: str, file: Path) -> BadCheckpoint:
 
 
 @contextmanager
-def _opened(file: Path, framework: str) -> Iterator[safe_open]:
+def _legible(file: Path) -> Iterator[None]:
     try:
-        with safe_open(file, framework=framework) as handle:
-            yield handle
-    except (SafetensorError, OSError) as error:
+        yield
+    except (SafetensorError, OSError, EOFError, ValueError) as error:  # ValueError: shorter than what is to be mapped
         raise BadCheckpoint(f"{file} cannot be read", found=error, next_step=_repair(file)) from error
 
 
@@ -160,9 +170,14 @@ def _repair(file: Path) -> str:
 
 
 def _file_headers(file: Path) -> dict[str, Header]:
-    with _opened(file, framework="numpy") as handle:
-        slices = {name: handle.get_slice(name) for name in handle.offset_keys()}
-        return {name: Header(s.get_dtype(), tuple(s.get_shape()), file.name) for name, s in slices.items()}
+    with _legible(file), safe_open(file, framework="numpy") as handle, file.open("rb") as data:
+        size = int.from_bytes(data.read(LENGTH), "little")
+        said = json.loads(data.read(size))  # as safetensors has checked it
+        found = {name: said[name] for name in handle.offset_keys()}
+        return {
+            name: Header(own["dtype"], tuple(own["shape"]), file.name, LENGTH + size + own["data_offsets"][0])
+            for name, own in found.items()
+        }
 
 
 def _sharded_headers(index: Path) -> dict[str, Header]:

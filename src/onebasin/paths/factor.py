@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from onebasin.canonical.rewrites import untie
 from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.elementwise import FromFiles
+from onebasin.checkpoint.model import Recipe
 from onebasin.checkpoint.stock import source_key, stock_model
 from onebasin.checkpoint.views import select
 from onebasin.errors import Incompatible
@@ -51,7 +53,12 @@ class FactorPath:
                 total += share * model[leaf]
             return total
 
-        return first.derive({leaf: partial(between, leaf) for leaf in first})
+        def recipe(leaf: str) -> Recipe:
+            if any(first.spec.leaves[leaf].key in own for own in self.paces):
+                return partial(between, leaf)
+            return FromFiles.average([model.leaves[leaf] for model in self.models], place) or partial(between, leaf)
+
+        return first.derive({leaf: recipe(leaf) for leaf in first})
 
     def shares_of(self, key: str, place: Point) -> Sequence[float | Tensor]:
         """Those of a stored tensor at λ: one for each model, or where it has paces, one for each of its entries."""
