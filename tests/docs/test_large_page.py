@@ -1,19 +1,27 @@
-"""docs/large.md says what benchmarks/results/large.json holds."""
+"""docs/large.md says what the results in benchmarks/results hold."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from helpers.pages import DOCS, ROOT, check_part
 
 HEADER = "| parameters | B | seconds | GPU GB | host GB | distance from A, found (known) | logits, found (known) |\n"
+WRITING = "| on | written | seconds | bare loop | ratio | host GB |\n"
+LEARNING = "| parameters | learning | tokens per second | of plain training | peak GB (allowed) |\n"
+WAYS = {
+    "merged": "the average of both, twice",
+    "reordered": "B reordered, and the average",
+    "rotated": "B rotated, and the average",
+}
 
 
 @pytest.mark.page
 def test_the_table_of_large_models():
-    results = json.loads((ROOT / "benchmarks" / "results" / "large.json").read_text(encoding="utf-8"))["results"]
+    results = result("large")
     lines = []
     for size in (x for x in results.values() if isinstance(x, dict) and "random" in x):
         planted = size.get("planted")
@@ -28,7 +36,7 @@ def test_the_table_of_large_models():
 
 
 def test_the_sentence_on_two_cores():
-    results = json.loads((ROOT / "benchmarks" / "results" / "large_cpu.json").read_text(encoding="utf-8"))["results"]
+    results = result("large_cpu")
     kinds = results["0.13B"]["random"], results["0.13B"]["planted"]["aligned"]
     seconds, memory = (
         [f"{found[key]:.{digits}f}" for found in kinds] for key, digits in (("seconds", 0), ("host GB", 1))
@@ -37,10 +45,32 @@ def test_the_sentence_on_two_cores():
     assert f"take {seconds[0]} s and, planted, {seconds[1]} s, with {memory[0]} and {memory[1]} GB" in text
 
 
-def test_the_sentence_on_writing():
-    merged = json.loads((ROOT / "benchmarks" / "results" / "writing.json").read_text(encoding="utf-8"))["results"][
-        "merged"
+@pytest.mark.page
+def test_the_table_of_writing():
+    found = result("writing")
+    lines = [
+        f"| {device} | {name} | {row['seconds']} | {row['bare loop, seconds']} | {row['ratio']} | {row['host GB']} |"
+        for device, rows in found.items()
+        if isinstance(rows, dict)
+        for way, name in WAYS.items()
+        if (row := rows.get(way))
     ]
-    text = " ".join((DOCS / "large.md").read_text(encoding="utf-8").split())
-    said = f"takes {merged['seconds']} s with {merged['host GB']:.1f} GB, and a bare loop that copies both files"
-    assert f"{said} {merged['bare loop, seconds']} s" in text
+    check_part(DOCS / "large.md", WRITING + "|---|---|---|---|---|---|\n", "\n\n", "\n".join(lines))
+
+
+@pytest.mark.page
+def test_the_table_of_learning():
+    lines = []
+    for size in (x for x in result("learned_size").values() if isinstance(x, dict)):
+        for way, row in size.items():
+            if isinstance(row, dict) and way != "plain":
+                speed, memory = row["share of plain speed"], f"{row['peak GB']} ({row['allowed GB']})"
+                cells = [f"{size['parameters'] / 1e9:.2f} B", way, row["tokens per second"], f"{speed:.2f}", memory]
+                lines.append(f"| {' | '.join(map(str, cells))} |")
+    check_part(DOCS / "large.md", LEARNING + "|---|---|---|---|---|\n", "\n\n", "\n".join(lines))
+
+
+def result(name: str) -> dict[str, Any]:
+    text = (ROOT / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)["results"]
+    return found
