@@ -10,6 +10,7 @@ from torch import Tensor
 
 from onebasin.alignment.alignment import Alignment
 from onebasin.checkpoint import Checkpoint
+from onebasin.checkpoint.recent import Recent
 from onebasin.maps import Map
 from onebasin.spec import Leaf, ModelSpec
 
@@ -32,7 +33,11 @@ def transport(checkpoint: Checkpoint, alignment: Alignment) -> Checkpoint:
 
 
 def moved_by(checkpoint: Checkpoint, maps: Mapping[str, Map]) -> Checkpoint:
-    """`transport` by maps that need not be symmetries; they go where the leaves are."""
+    """`transport` by maps that need not be symmetries; they go where the leaves are.
+
+    What a gauge puts into biases is made with the moved weights, so these are kept for a while.
+    """
+    recent, spec = Recent(), checkpoint.spec
 
     @cache
     def placed(device: torch.device) -> dict[str, Map]:
@@ -40,7 +45,11 @@ def moved_by(checkpoint: Checkpoint, maps: Mapping[str, Map]) -> Checkpoint:
 
     def moved(leaf: Leaf) -> Tensor:
         tensor = checkpoint[leaf.name]
-        return move(checkpoint.spec, leaf, tensor, placed(tensor.device))
+        return move(spec, leaf, tensor, placed(tensor.device))
 
-    touched = {leaf.name: leaf for space in maps for leaf in checkpoint.spec.touching[space]}
-    return checkpoint.derive({name: partial(moved, leaf) for name, leaf in touched.items()})
+    def kept(leaf: Leaf) -> Tensor:
+        return recent.take((leaf.name, checkpoint.store.device), partial(moved, leaf))
+
+    touched = {leaf.name: leaf for space in maps for leaf in spec.touching[space]}
+    biased = {linear.weight for linear in spec.linears.values() if linear.bias is not None}
+    return checkpoint.derive({x: partial(kept if x in biased else moved, leaf) for x, leaf in touched.items()})
