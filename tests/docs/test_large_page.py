@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
-from helpers.pages import DOCS, ROOT, check_part
+from helpers.pages import DOCS, check_part, prose, results
 
 HEADER = "| parameters | B | seconds | GPU GB | host GB | distance from A, found (known) | logits, found (known) |\n"
 WRITING = "| on | written | seconds | bare loop | ratio | host GB |\n"
@@ -21,9 +18,8 @@ WAYS = {
 
 @pytest.mark.page
 def test_the_table_of_large_models():
-    results = result("large")
     lines = []
-    for size in (x for x in results.values() if isinstance(x, dict) and "random" in x):
+    for size in (x for x in results("large").values() if isinstance(x, dict) and "random" in x):
         planted = size.get("planted")
         for kind, found in (("random", size["random"]), *([("planted", planted["aligned"])] if planted else [])):
             pairs = [f"{found['distance_after']:.3f}", ""]
@@ -36,18 +32,17 @@ def test_the_table_of_large_models():
 
 
 def test_the_sentence_on_two_cores():
-    results = result("large_cpu")
-    kinds = results["0.13B"]["random"], results["0.13B"]["planted"]["aligned"]
+    found = results("large_cpu")["0.13B"]
+    kinds = found["random"], found["planted"]["aligned"]
     seconds, memory = (
         [f"{found[key]:.{digits}f}" for found in kinds] for key, digits in (("seconds", 0), ("host GB", 1))
     )
-    text = " ".join((DOCS / "large.md").read_text(encoding="utf-8").split())
-    assert f"take {seconds[0]} s and, planted, {seconds[1]} s, with {memory[0]} and {memory[1]} GB" in text
+    assert f"take {seconds[0]} s and, planted, {seconds[1]} s, with {memory[0]} and {memory[1]} GB" in prose(DOCS / "large.md")
 
 
 @pytest.mark.page
 def test_the_table_of_writing():
-    found = result("writing")
+    found = results("writing")
     lines = [
         f"| {device} | {name} | {row['seconds']} | {row['bare loop, seconds']} | {row['ratio']} | {row['host GB']} |"
         for device, rows in found.items()
@@ -61,16 +56,10 @@ def test_the_table_of_writing():
 @pytest.mark.page
 def test_the_table_of_learning():
     lines = []
-    for size in (x for x in result("learned_size").values() if isinstance(x, dict)):
+    for size in (x for x in results("learned_size").values() if isinstance(x, dict)):
         for way, row in size.items():
             if isinstance(row, dict) and way != "plain":
                 speed, memory = row["share of plain speed"], f"{row['peak GB']} ({row['allowed GB']})"
                 cells = [f"{size['parameters'] / 1e9:.2f} B", way, row["tokens per second"], f"{speed:.2f}", memory]
                 lines.append(f"| {' | '.join(map(str, cells))} |")
     check_part(DOCS / "large.md", LEARNING + "|---|---|---|---|---|\n", "\n\n", "\n".join(lines))
-
-
-def result(name: str) -> dict[str, Any]:
-    text = (ROOT / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)["results"]
-    return found
