@@ -35,12 +35,16 @@ from functools import partial
 from itertools import chain, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from coverage import CoverageData
+
+if TYPE_CHECKING:
+    from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, TESTS = ROOT / "src" / "onebasin", ROOT / "tests"
+NOTE = ".failed"  # in a copy of the source: the test that failed last
 DATABASE = ROOT / ".mutants"  # of coverage: lines by test
 MOST = 40  # tests near a mutant, and as many far from it
 ENOUGH = 0.95  # the least share of mutants to be killed
@@ -49,7 +53,6 @@ FORKS = get_context("forkserver")  # its children find imported what takes long
 IMPORTED = ["torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "scipy.optimize",
             "matplotlib.figure", "hypothesis", "pytest", "typer", "__main__"]  # fmt: skip
 QUIETLY = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning")
-USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
 say = partial(print, flush=True)
 
 # Mutants that compute the same, by their name, with the reason.  Reviewed by hand: keep it short.
@@ -73,15 +76,19 @@ SWAPPED = {a: b for pair in PAIRS for a, b in (pair.split(), reversed(pair.split
 
 
 class Budget:
-    """A plugin of pytest that begins no test after so many seconds of the processor."""
+    """A plugin of pytest that begins no test after so many seconds of the processor, and notes the one that failed."""
 
-    def __init__(self, seconds: float) -> None:
-        self.end, self.spent = time.process_time() + seconds, False
+    def __init__(self, seconds: float, note: Path) -> None:
+        self.end, self.spent, self.note = time.process_time() + seconds, False, note
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         if time.process_time() > self.end:
             self.spent, item.session.shouldstop = True, "no time is left"
             pytest.skip("no time is left")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.note.write_text(report.nodeid, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -210,6 +217,8 @@ class Reached:
             if run.returncode:
                 raise SystemExit("the tests fail without any mutant: mend them first")
             Path(f"{DATABASE}.new").replace(DATABASE)
+        from coverage import CoverageData  # not everywhere, and `--by-name` does without
+
         data = CoverageData(str(DATABASE))
         data.read()
         return cls({Path(file): _tests_by_line(data, file) for file in data.measured_files()})
@@ -284,14 +293,12 @@ def attempt(source: Path, tests: list[str], budget: float) -> None:
     """Run the tests on this copy of the source, in a process that was forked with the libraries imported."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(LOOP * budget),) * 2)
-    for number, handler in USUAL.items():  # what runs in the background may have been started without
-        signal.signal(number, handler)
     os.chdir(ROOT)
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     os.environ["PYTHONPATH"] = str(source)
     sys.path.insert(0, str(source))
-    code, plugin = 3, Budget(budget)  # pytest's own code where something else than a test goes wrong
+    code, plugin = 3, Budget(budget, source / NOTE)  # pytest's own code where something else than a test goes wrong
     with suppress(Exception):
         code = pytest.main([*QUIETLY, *tests], plugins=[plugin])
     sys.exit(0 if plugin.spent and code == pytest.ExitCode.INTERRUPTED else code)
@@ -308,19 +315,26 @@ def outcome(source: Path, tests: list[str], budget: float) -> int | None:
     return None if running.exitcode < 0 else running.exitcode
 
 
-def fate(mutant: Mutant, tests: list[str], source: Path, budget: float) -> str:
-    """Killed, timed out or survived, on a copy of the source that is left as it was."""
+def fate(mutant: Mutant, tests: list[str], source: Path, budget: float, failing: set[str]) -> str:
+    """Killed, timed out or survived, on a copy of the source that is left as it was.
+
+    A test that fails without the mutant, too, kills nothing: it joins the `failing` ones, and the others are tried."""
     file, original = source / mutant.file.relative_to(PACKAGE.parent), mutant.file.read_bytes()
     file.write_bytes(original[: mutant.start] + mutant.new.encode() + original[mutant.end :])
     try:
-        code = outcome(source, tests, budget) if tests else 0
+        code = outcome(source, [*(f"--deselect={x}" for x in sorted(failing)), *tests], budget) if tests else 0
     finally:
         shutil.copy2(mutant.file, file)  # with its time, so that its bytecode is good again
-    if code in (0, 1):
-        return "killed" if code else "survived"
-    if outcome(source, tests, budget) != 0:  # these tests do not end, or not even begin, without the mutant either
+    if code == 0:
         return "survived"
-    return "timed out" if code is None else "killed"
+    failed = [(source / NOTE).read_text(encoding="utf-8")] if code == 1 else tests
+    if outcome(source, failed, budget) == 0:
+        return "timed out" if code is None else "killed"
+    if code != 1:  # these tests do not end, or not even begin, without the mutant either
+        return "survived"
+    say(f"fails without a mutant, and is left out: {failed[0]}")
+    failing.add(failed[0])
+    return fate(mutant, tests, source, budget, failing)
 
 
 def copy_of_source(folder: Path) -> Path:
@@ -348,7 +362,8 @@ def main() -> int:
 
 def run(chosen: list[Mutant], workers: int, budget: float, *, named: bool = False) -> dict[Mutant, str]:
     """What became of every mutant; a line each as it is known."""
-    tests_of, copies = by_name if named else Reached.measured(workers).tests, queue.SimpleQueue()
+    tests_of = by_name if named else Reached.measured(workers).tests
+    copies, failing = queue.SimpleQueue[Path](), set[str]()
     os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     FORKS.set_forkserver_preload(IMPORTED)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
@@ -359,7 +374,7 @@ def run(chosen: list[Mutant], workers: int, budget: float, *, named: bool = Fals
 
         def one(mutant: Mutant) -> str:
             source, start = copies.get(), time.monotonic()
-            found = fate(mutant, tests_of(mutant), source, budget)
+            found = fate(mutant, tests_of(mutant), source, budget, failing)
             copies.put(source)
             taken = f"{time.monotonic() - start:4.0f} s"
             say(f"{found:9} {taken}  {mutant.file.relative_to(ROOT)}:{mutant.line}  {mutant.name}")

@@ -104,36 +104,70 @@ def test_by_name_the_mirrored_files_that_speak_of_the_place_come_first():
     assert {str(x.relative_to(mutants.ROOT)) for x in (mutants.TESTS / "match").glob("test_*.py")} <= {*files}
 
 
-@pytest.mark.parametrize(
-    ("codes", "told"),
-    [([0], "survived"), ([1], "killed"), ([None, 0], "timed out"), ([None, None], "survived"), ([2, 0], "killed"),
-     ([2, 2], "survived"), ([4, 0], "killed")],
-)  # fmt: skip
-def test_a_mutant_is_killed_only_by_tests_that_hold_without_it(package, tmp_path, monkeypatch, codes, told):
-    """Tests that fail, that never end, or that cannot even be collected."""
+@pytest.fixture
+def tried(package, tmp_path, monkeypatch):
+    """(What became of a mutant if pytest ends with these codes, what lay in the copy each time, which tests were
+    asked for, the tests that fail anyway.)"""
     file = package / "one.py"
     file.write_text(CODE)
-    mutant, copied, left = mutants.mutants_of(file)[0], tmp_path / "copy", list(codes)
-    monkeypatch.setattr(mutants, "PACKAGE", tmp_path)
+    mutant, copied = mutants.mutants_of(file)[0], tmp_path / "copy"
     place = copied / file.relative_to(tmp_path.parent)
     place.parent.mkdir(parents=True)
-    seen = []
 
-    def outcome(*_: object) -> int | None:
-        seen.append(place.read_text())
-        return left.pop(0)
+    def call(*codes: int | None) -> tuple[str, list[str], list[list[str]], set[str]]:
+        left, seen, asked, failing = list(codes), [], [], set()
 
-    monkeypatch.setattr(mutants, "outcome", outcome)
-    assert mutants.fate(mutant, ["a test"], copied, 1.0) == told
-    changed = CODE.replace(mutant.old, mutant.new, 1)
-    assert seen == [changed, CODE][: len(codes)]
-    assert place.read_text() == CODE
-    assert not left
+        def outcome(source: Path, tests: list[str], budget: float) -> int | None:
+            seen.append(place.read_text())
+            asked.append(tests)
+            (source / mutants.NOTE).write_text(f"test {len(asked)}")
+            return left.pop(0)
+
+        monkeypatch.setattr(mutants, "outcome", outcome)
+        told = mutants.fate(mutant, ["all"], copied, 1.0, failing)
+        assert place.read_text() == CODE
+        assert not left
+        changed = CODE.replace(mutant.old, mutant.new, 1)
+        return told, ["mutant" if text == changed else text for text in seen], asked, failing
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("codes", "told"),
+    [([0], "survived"), ([1, 0], "killed"), ([None, 0], "timed out"), ([None, None], "survived"), ([2, 0], "killed"),
+     ([2, 2], "survived"), ([4, 0], "killed")],
+)  # fmt: skip
+def test_a_mutant_is_killed_only_by_tests_that_hold_without_it(tried, codes, told):
+    """Tests that fail, that never end, or that cannot even be collected."""
+    found, seen, asked, failing = tried(*codes)
+    assert found == told
+    assert seen == ["mutant", CODE][: len(codes)]
+    assert asked == [["all"], ["test 1"] if codes[0] == 1 else ["all"]][: len(codes)]
+    assert not failing
+
+
+@pytest.mark.parametrize(("then", "told"), [([0], "survived"), ([1, 0], "killed")])
+@pytest.mark.parametrize("without", [1, None])
+def test_a_test_that_fails_without_the_mutant_is_left_out(tried, without, then, told):
+    found, seen, asked, failing = tried(1, without, *then)
+    assert found == told
+    assert seen == ["mutant", CODE, "mutant", CODE][: 2 + len(then)]
+    assert asked == [["all"], ["test 1"], ["--deselect=test 1", "all"], ["test 3"]][: 2 + len(then)]
+    assert failing == {"test 1"}
 
 
 @pytest.mark.parametrize(("seconds", "spent"), [(-1.0, True), (60.0, False)])
-def test_no_test_begins_when_the_time_is_spent(seconds, spent):
-    budget, session = mutants.Budget(seconds), SimpleNamespace(shouldstop=False)
+def test_no_test_begins_when_the_time_is_spent(tmp_path, seconds, spent):
+    budget, session = mutants.Budget(seconds, tmp_path / "note"), SimpleNamespace(shouldstop=False)
     with pytest.raises(pytest.skip.Exception) if spent else nullcontext():
         budget.pytest_runtest_setup(SimpleNamespace(session=session))
     assert bool(session.shouldstop) == budget.spent == spent
+
+
+def test_the_test_that_failed_is_noted(tmp_path):
+    note = tmp_path / "note"
+    budget = mutants.Budget(60.0, note)
+    for failed in (False, True, False):
+        budget.pytest_runtest_logreport(SimpleNamespace(nodeid=f"test {failed}", failed=failed))
+    assert note.read_text() == "test True"
