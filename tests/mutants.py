@@ -297,7 +297,7 @@ def attempt(source: Path, tests: list[str], budget: float) -> None:
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     os.environ["PYTHONPATH"] = str(source)
-    sys.path.insert(0, str(source))
+    sys.path[:0] = [str(source), str(ROOT)]  # the latter as `python -m pytest` has it
     code, plugin = 3, Budget(budget, source / NOTE)  # pytest's own code where something else than a test goes wrong
     with suppress(Exception):
         code = pytest.main([*QUIETLY, *tests], plugins=[plugin])
