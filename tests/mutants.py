@@ -2,10 +2,10 @@
 
 A mutant is a place in `src/onebasin` and other code for it.  It is *killed* if a test fails or never ends, else it has
 *survived*.  Each mutant meets tests until one fails, for so many seconds of a processor at most.  Which come first is
-told by what each test reaches: the whole suite runs once for that, and `.mutants` keeps it until the source changes;
-the most special ones of the mirrored tests come first (those of `match/solve.py` are in `tests/match`, those of
-`options.py` in `tests/test_options.py`), then others.  With `--by-name` nothing runs ahead, and files of tests that
-speak of the place come first: the mirrored ones, then others.
+told by what each test reaches: the whole suite runs once for that, and `.mutants*` keep it until the source changes.
+Quick and special tests come first, and mirrored ones (those of `match/solve.py` are in `tests/match`, those of
+`options.py` in `tests/test_options.py`).  With `--by-name` nothing runs ahead, and files of tests that speak of the
+place come first: the mirrored ones, then others.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from itertools import chain, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 
@@ -46,7 +47,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, TESTS = ROOT / "src" / "onebasin", ROOT / "tests"
 NOTE = ".failed"  # in a copy of the source: the test that failed last
 DATABASE = ROOT / ".mutants"  # of coverage: lines by test
-MOST = 40  # tests near a mutant, and as many far from it
+TIMES = ROOT / ".mutants.xml"  # how long each test took
+MOST = 120  # tests that a mutant meets, before all mirrored ones
+NEAR = 10  # mirrored tests come first, but for those that take so many times as long or reach so many more lines
 ENOUGH = 0.95  # the least share of mutants to be killed
 LOOP, HANG = 3, 30  # times the budget: seconds of the processor, and of the clock, after which a run has no end
 FORKS = get_context("forkserver")  # its children find imported what takes long
@@ -200,11 +203,12 @@ def mirror(file: Path) -> list[Path]:
 
 
 class Reached:
-    """Which tests reach which lines.  A test that reaches few lines is special."""
+    """Which tests reach which lines, and how long they take.  A test that reaches few lines is special."""
 
-    def __init__(self, lines: dict[Path, dict[int, list[str]]]) -> None:
+    def __init__(self, lines: dict[Path, dict[int, list[str]]], seconds: dict[str, float]) -> None:
         self.lines = {file: {n: [x for x in tests if x] for n, tests in of.items()} for file, of in lines.items()}
         self.width = Counter(test for of in self.lines.values() for tests in of.values() for test in tests)
+        self.seconds = seconds
 
     @classmethod
     def measured(cls, workers: int) -> Reached:
@@ -213,7 +217,8 @@ class Reached:
         if not DATABASE.exists() or DATABASE.stat().st_mtime < newest:
             command = [sys.executable, "-m", "pytest", "-q", f"-n{workers}", f"--cov={PACKAGE}", "--cov-context=test"]
             settings = {"PYTHONPATH": str(PACKAGE.parent), "OMP_NUM_THREADS": "1", "COVERAGE_FILE": f"{DATABASE}.new"}
-            run = subprocess.run([*command, "--cov-report="], cwd=ROOT, env={**os.environ, **settings}, check=False)
+            command += ["--cov-report=", f"--junitxml={TIMES}"]
+            run = subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, check=False)
             if run.returncode:
                 raise SystemExit("the tests fail without any mutant: mend them first")
             Path(f"{DATABASE}.new").replace(DATABASE)
@@ -221,19 +226,19 @@ class Reached:
 
         data = CoverageData(str(DATABASE))
         data.read()
-        return cls({Path(file): _tests_by_line(data, file) for file in data.measured_files()})
+        return cls({Path(file): _tests_by_line(data, file) for file in data.measured_files()}, _seconds(TIMES))
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Up to 2 · MOST of them: mirrored ones first, then one of every function; special ones first.  Then the rest
-        of the mirrored ones."""
-        found = self._reaching(mutant)
+        """Up to MOST: one of every function, best first, then the others.  Then the rest of the mirrored ones."""
         place = [str(x.relative_to(ROOT)) for x in mirror(mutant.file)]
-        near = sorted((x for x in found if x.startswith(tuple(place))), key=self._width)
-        far = {x.partition("[")[0]: x for x in sorted(found - set(near), key=self._width, reverse=True)}
-        return near[:MOST] + sorted(far.values(), key=self._width)[:MOST] + place
 
-    def _width(self, test: str) -> tuple[int, str]:
-        return self.width[test], test
+        def worth(test: str) -> tuple[float, str]:
+            near = NEAR if test.startswith(tuple(place)) else 1
+            return self.width[test] * (0.1 + self.seconds.get(test, 0.0)) / near, test
+
+        found = sorted(self._reaching(mutant), key=worth)
+        first = {x.partition("[")[0]: x for x in reversed(found)}.values()
+        return [*dict.fromkeys([*sorted(first, key=worth), *found])][:MOST] + place
 
     def _reaching(self, mutant: Mutant) -> set[str]:
         """Those of its line.  What runs at import has those of the lines that name what it defines, or of its file."""
@@ -251,6 +256,12 @@ class Reached:
 def _tests_by_line(data: CoverageData, file: str) -> dict[int, list[str]]:
     """Without the part of the test (`|setup`, `|run`, `|teardown`)."""
     return {line: [x.rpartition("|")[0] for x in found] for line, found in data.contexts_by_lineno(file).items()}
+
+
+def _seconds(file: Path) -> dict[str, float]:
+    """What every test took, by its name."""
+    cases = ElementTree.parse(file).iter("testcase")
+    return {f"{x.get('classname').replace('.', '/')}.py::{x.get('name')}": float(x.get("time")) for x in cases}
 
 
 def defined(mutant: Mutant) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,14 +89,37 @@ def test_the_tests_of_a_module_lie_where_it_lies():
 
 
 def test_a_mutant_meets_the_tests_that_reach_its_line(package, monkeypatch):
-    monkeypatch.setattr(mutants, "MOST", 2)
+    monkeypatch.setattr(mutants, "MOST", 3)
     file = package / "one.py"
     file.write_text("LIMIT = 1\ndef f():\n    return LIMIT + 2\n\ndef g():\n    return 3\n")
     lines = {1: [""], 3: ["t.py::wide", "t.py::far[1]", "t.py::far[2]", "t.py::special"], 6: ["t.py::wide", "t.py::g"]}
-    reached = mutants.Reached({file: lines, package / "two.py": {}})
+    seconds = {"t.py::special": 3.0, "t.py::far[1]": 2.0, "t.py::far[2]": 1.0}
+    reached = mutants.Reached({file: lines, package / "two.py": {}}, seconds)
     (package / "two.py").write_text("")
     found = {mutant.line: reached.tests(mutant) for mutant in mutants.mutants_of(file)}
-    assert found == {1: ["t.py::far[1]", "t.py::special"], 3: found[1], 6: ["t.py::g", "t.py::wide"]}
+    assert found == {1: ["t.py::wide", "t.py::far[2]", "t.py::special"], 3: found[1], 6: ["t.py::g", "t.py::wide"]}
+
+
+def test_of_two_tests_the_mirrored_one_comes_first(monkeypatch):
+    file = mutants.PACKAGE / "names.py"
+    line = next(mutant for mutant in mutants.mutants_of(file))
+    names = ["tests/cli/test_names.py::a", "tests/test_names.py::b"]
+    reached = mutants.Reached({file: {line.line: names}}, dict.fromkeys(names, 1.0))
+    assert reached.tests(line) == [*reversed(names), "tests/test_names.py"]
+    slow = mutants.Reached({file: {line.line: names}}, {names[0]: 1.0, names[1]: 20.0})
+    assert slow.tests(line) == [*names, "tests/test_names.py"]
+
+
+def test_times_are_read_as_pytest_writes_them(tmp_path):
+    tests, times = tmp_path / "folder" / "test_one.py", tmp_path / "times.xml"
+    tests.parent.mkdir()
+    tests.write_text("import pytest\n@pytest.mark.parametrize('x', [1.5])\ndef test_it(x): pass\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={times}", "folder"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    found = mutants._seconds(times)
+    assert [*found] == ["folder/test_one.py::test_it[1.5]"]
+    assert 0 <= found["folder/test_one.py::test_it[1.5]"] < 10
 
 
 def test_by_name_the_mirrored_files_that_speak_of_the_place_come_first():

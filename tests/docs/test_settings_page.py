@@ -1,0 +1,101 @@
+"""docs/settings.md, made from the code: what the demo and the papers' tables train and measure, with every number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from helpers.pages import DOCS, check_page
+from onebasin.demo import VARIANTS
+from onebasin.reproduce.foretelling import minutes
+from onebasin.reproduce.plan import BUDGETS, Entry, Plan, Published, Row, Training
+from onebasin.reproduce.registry import ENTRIES
+
+INTRODUCTION = """# Settings of the demo and of the papers' tables
+
+What `onebasin demo` and `onebasin reproduce` train and measure, with every number; what is published beside it is in
+[the three papers](papers.md). Minutes are foretold, for one H200 and three pairs. `samples` are of the test data,
+`train_samples` of those that are matched on or learned from; without a number it is all of them.
+
+"""
+SEEDS = 3
+Line = dict[str, str]
+
+
+def told(value: Any) -> str:
+    """Settings as one cell."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {told(each)}" for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return f"({' '.join(map(told, value))})"
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Each once; of many the first and the last."""
+    each = list(dict.fromkeys(names))
+    return "; ".join(each) if len(each) <= 4 else f"{len(each)}: {each[0]} … {each[-1]}"
+
+
+def table(lines: Iterable[tuple[Line, Line]]) -> str:
+    """Lines of names and settings; those with the same settings are one line, with all of their names."""
+    found: dict[tuple[str, ...], list[Line]] = {}
+    for names, settings in lines:
+        found.setdefault(tuple(settings.values()), []).append(names)
+    header = [*names, *settings]
+    rows = [[*(listed(each[name] for each in of) for name in names), *cells] for cells, of in found.items()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)) + "\n"
+
+
+def trained(training: Training) -> tuple[Line, Line]:
+    settings = asdict(training)
+    members = settings.pop("members")
+    names = {"models": listed(member["name"] for member in members), "seeds": told([x["seed"] for x in members])}
+    return names, {name: told(value) for name, value in settings.items()}
+
+
+def measured(row: Row) -> tuple[Line, Line]:
+    """Which models, the table of trainings says; orders of heads have them for a label."""
+    settings = {name: value for name, value in asdict(row).items() if name != "models"}
+    settings["method"].pop("heads", None)
+    names = {"group": settings.pop("group"), "way": settings.pop("label")}
+    return names, {name: told(value) for name, value in settings.items()}
+
+
+def published(group: str, way: str, found: Published) -> tuple[Line, Line]:
+    return {"group": group, "way": way}, {"published": str(found), "where": found.where}
+
+
+def of_budgets(plans: Mapping[str, Plan], part: str, shown: Callable[[Any], tuple[Line, Line]]) -> str:
+    lines = [(budget, *shown(each)) for budget, plan in plans.items() for each in getattr(plan, part)]
+    return table(({"budget": budget, **names}, settings) for budget, names, settings in lines)
+
+
+def section(entry: Entry) -> str:
+    plans = {budget: entry.plan(budget, SEEDS) for budget in BUDGETS}
+    times = ", ".join(f"{budget} {minutes(plan):.3g}" for budget, plan in plans.items())
+    return "\n".join([
+        f"## {entry.name}\n", f"{entry.title}. Minutes: {times}.\n",
+        of_budgets(plans, "trainings", trained), of_budgets(plans, "rows", measured),
+        table(published(*key, found) for key, found in entry.published.items()),
+    ])  # fmt: skip
+
+
+def demo() -> str:
+    """Every field of the variants."""
+    columns = [asdict(variant) for variant in VARIANTS.values()]
+    cells = {name: [told(getattr(x[name], "__name__", x[name])) for x in columns] for name in columns[0]}
+    names = [f"{name}, quick" if quick else name for name, quick in VARIANTS]
+    return "## The demo\n\n" + table(
+        ({"": name}, dict(zip(names, each, strict=True)))
+        for name, each in cells.items()
+        if name not in ("name", "quick")
+    )
+
+
+@pytest.mark.page
+def test_the_page_shows_all_settings():
+    check_page(DOCS / "settings.md", "\n".join([INTRODUCTION + demo(), *map(section, ENTRIES.values())]))
