@@ -49,6 +49,7 @@ NOTE = ".failed"  # in a copy of the source: the test that failed last
 DATABASE = ROOT / ".mutants"  # of coverage: lines by test
 TIMES = ROOT / ".mutants.xml"  # how long each test took
 MOST = 120  # tests that a mutant meets, before all mirrored ones
+PAGES = "tests/docs/"
 NEAR = 10  # mirrored tests come first, but for those that take so many times as long or reach so many more lines
 ENOUGH = 0.95  # the least share of mutants to be killed
 LOOP, HANG = 3, 30  # times the budget: seconds of the processor, and of the clock, after which a run has no end
@@ -229,26 +230,29 @@ class Reached:
         return cls({Path(file): _tests_by_line(data, file) for file in data.measured_files()}, _seconds(TIMES))
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Up to MOST: one of every function, best first, then the others.  Then the rest of the mirrored ones."""
+        """Up to MOST: one of every function, best first, then the others.  Then the rest of the mirrored ones.
+
+        What runs at import is a default, a size, a text: pages show such, so their tests are near to it, too."""
         place = [str(x.relative_to(ROOT)) for x in mirror(mutant.file)]
+        found, near = self.lines.get(mutant.file, {}).get(mutant.line, []), tuple(place)
+        if not found:
+            found, near = self._naming(mutant) | {x for x in self.width if x.startswith(PAGES)}, (*place, PAGES)
 
         def worth(test: str) -> tuple[float, str]:
-            near = NEAR if test.startswith(tuple(place)) else 1
-            return self.width[test] * (0.1 + self.seconds.get(test, 0.0)) / near, test
+            return self.width[test] * (0.1 + self.seconds.get(test, 0.0)) / (NEAR if test.startswith(near) else 1), test
 
-        found = sorted(self._reaching(mutant), key=worth)
+        found = sorted({*found}, key=worth)
         first = {x.partition("[")[0]: x for x in reversed(found)}.values()
         return [*dict.fromkeys([*sorted(first, key=worth), *found])][:MOST] + place
 
-    def _reaching(self, mutant: Mutant) -> set[str]:
-        """Those of its line.  What runs at import has those of the lines that name what it defines, or of its file."""
-        here = self.lines.get(mutant.file, {})
-        if found := set(here.get(mutant.line, ())):
-            return found
-        words = re.compile(rf"\b({'|'.join(map(re.escape, defined(mutant))) or '(?!)'})\b")
+    def _naming(self, mutant: Mutant) -> set[str]:
+        """The tests of the function in whose head it stands, and of lines that name what it defines; or of its file."""
+        here, found = self.lines.get(mutant.file, {}), set()
+        names, body = defined(mutant)
+        words = re.compile(rf"\b({'|'.join(map(re.escape, names)) or '(?!)'})\b")
         for file, lines in self.lines.items():
             for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-                if words.search(text):
+                if words.search(text) or (file == mutant.file and number in body):
                     found.update(lines.get(number, ()))
         return found or set(chain(*here.values()))
 
@@ -264,15 +268,17 @@ def _seconds(file: Path) -> dict[str, float]:
     return {f"{x.get('classname').replace('.', '/')}.py::{x.get('name')}": float(x.get("time")) for x in cases}
 
 
-def defined(mutant: Mutant) -> list[str]:
-    """The names that the statement around a mutant gives a value, or the function whose head it stands in."""
-    names = []
+def defined(mutant: Mutant) -> tuple[list[str], range]:
+    """The names that the statement around a mutant gives a value; or the function in whose head it stands, and its
+    lines."""
+    names, body = [], range(0)
     for node in ast.walk(ast.parse(mutant.file.read_bytes())):
         if isinstance(node, ast.stmt) and node.lineno <= mutant.line <= (node.end_lineno or 0):
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             names += [x.id for target in targets if target for x in ast.walk(target) if isinstance(x, ast.Name)]
-            names += [node.name] if isinstance(node, ast.FunctionDef) else []
-    return names
+            if isinstance(node, ast.FunctionDef):
+                names, body = [*names, node.name], range(node.lineno, (node.end_lineno or 0) + 1)
+    return names, body
 
 
 def by_name(mutant: Mutant) -> list[str]:
@@ -281,7 +287,7 @@ def by_name(mutant: Mutant) -> list[str]:
     place, inside, stem = mirror(mutant.file), mutant.inside.rpartition(".")[2], mutant.file.stem
     module = re.compile(rf"from onebasin\.{'.'.join(mutant.file.relative_to(PACKAGE).with_suffix('').parts)} import")
     users = {file.stem for file in PACKAGE.rglob("*.py") if module.search(file.read_text(encoding="utf-8"))}
-    worth = [(wording({inside} if inside else {*defined(mutant)}), 20), (wording({stem}), 4), (wording(users), 2)]
+    worth = [(wording({inside} if inside else {*defined(mutant)[0]}), 20), (wording({stem}), 4), (wording(users), 2)]
     ranked = []
     for file in sorted(TESTS.rglob("test_*.py")):
         text = f"{file.stem} {file.read_text(encoding='utf-8')}"
