@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,9 +14,9 @@ from onebasin import Checkpoint
 from onebasin.checkpoint.stock import stock_model
 from onebasin.errors import Diverged
 from onebasin.healing.options import Healing
-from onebasin.healing.train import heal
+from onebasin.healing.train import _counted, heal
 from onebasin.landscape import evaluate
-from onebasin.tasks import mix
+from onebasin.tasks import IGNORED, mix
 
 CPU = torch.device("cpu")
 QUICK = {"steps": 20, "batch": 16, "lr": 3e-3, "dtype": "float64"}
@@ -97,3 +98,9 @@ def test_a_loss_that_is_not_finite_ends_it(tmp_path: Path):
     a, b = write_pair(tmp_path, NAMES[0])
     with pytest.raises(Diverged, match="not finite"):
         healed(b, taught_by(a, 32), lr=1e25, clip=0.0)
+
+
+def test_what_a_mean_counts_is_labels_or_samples_for_a_loss_of_ones_own():
+    labels = torch.tensor([[1, IGNORED, 2], [IGNORED, IGNORED, 3]])
+    assert int(_counted(labels, SimpleNamespace(loss=None))) == 3
+    assert int(_counted(labels, SimpleNamespace(loss=len))) == 2
