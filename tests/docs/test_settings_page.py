@@ -110,11 +110,10 @@ def demo() -> str:
     columns = [asdict(variant) for variant in VARIANTS.values()]
     cells = {name: [told(getattr(x[name], "__name__", x[name])) for x in columns] for name in columns[0]}
     names = [f"{name}, quick" if quick else name for name, quick in VARIANTS]
-    return "## The demo\n\n" + table(
-        ({"": name}, dict(zip(names, each, strict=True)))
-        for name, each in cells.items()
-        if name not in ("name", "quick")
-    )
+    lines = [({"": name}, dict(zip(names, each, strict=True))) for name, each in cells.items()]
+    with torch.device("meta"):
+        made = [configured(variant.fresh()) for variant in VARIANTS.values()]
+    return "## The demo\n\n" + table(x for x in lines if x[0][""] not in ("name", "quick")) + "\n" + table(made)
 
 
 @pytest.mark.page
