@@ -48,7 +48,7 @@ PACKAGE, TESTS = ROOT / "src" / "onebasin", ROOT / "tests"
 NOTE = ".failed"  # in a copy of the source: the test that failed last
 DATABASE = ROOT / ".mutants"  # of coverage: lines by test
 TIMES = ROOT / ".mutants.xml"  # how long each test took
-MOST = 120  # tests that a mutant meets, before all mirrored ones
+MOST = 120  # tests that reach a mutant, at most; and as many mirrored ones that do not
 PAGES = "tests/docs/"
 NEAR = 10  # mirrored tests come first, but for those that take so many times as long or reach so many more lines
 ENOUGH = 0.95  # the least share of mutants to be killed
@@ -230,7 +230,8 @@ class Reached:
         return cls({Path(file): _tests_by_line(data, file) for file in data.measured_files()}, _seconds(TIMES))
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Up to MOST: one of every function, best first, then the others.  Then the rest of the mirrored ones.
+        """Up to MOST: one of every function, best first, then the others.  Then as many mirrored ones that are not known
+        to reach it.  No folders: pytest would drop what it is given of a folder, and run all of it in its own order.
 
         What runs at import is a default, a size, a text: pages show such, so their tests are near to it, too."""
         place = [str(x.relative_to(ROOT)) for x in mirror(mutant.file)]
@@ -243,7 +244,8 @@ class Reached:
 
         found = sorted({*found}, key=worth)
         first = {x.partition("[")[0]: x for x in reversed(found)}.values()
-        return [*dict.fromkeys([*sorted(first, key=worth), *found])][:MOST] + place
+        rest = sorted((x for x in self.width if x.startswith(tuple(place)) and x not in {*found}), key=worth)
+        return [*dict.fromkeys([*sorted(first, key=worth), *found])][:MOST] + rest[:MOST]
 
     def _naming(self, mutant: Mutant) -> set[str]:
         """The tests of the function in whose head it stands, and of lines that name what it defines; or of its file."""

@@ -115,9 +115,11 @@ def test_of_two_tests_the_mirrored_one_comes_first(monkeypatch):
     line = next(mutant for mutant in mutants.mutants_of(file))
     names = ["tests/cli/test_names.py::a", "tests/test_names.py::b"]
     reached = mutants.Reached({file: {line.line: names}}, dict.fromkeys(names, 1.0))
-    assert reached.tests(line) == [*reversed(names), "tests/test_names.py"]
+    assert reached.tests(line) == [*reversed(names)]
     slow = mutants.Reached({file: {line.line: names}}, {names[0]: 1.0, names[1]: 20.0})
-    assert slow.tests(line) == [*names, "tests/test_names.py"]
+    assert slow.tests(line) == names
+    other = mutants.Reached({file: {line.line: names[:1], line.line + 1: names}}, {})
+    assert other.tests(line) == names  # at last mirrored ones that are not known to reach it
 
 
 def test_times_are_read_as_pytest_writes_them(tmp_path):
