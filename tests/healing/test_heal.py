@@ -104,3 +104,22 @@ def test_what_a_mean_counts_is_labels_or_samples_for_a_loss_of_ones_own():
     labels = torch.tensor([[1, IGNORED, 2], [IGNORED, IGNORED, 3]])
     assert int(_counted(labels, SimpleNamespace(loss=None))) == 3
     assert int(_counted(labels, SimpleNamespace(loss=len))) == 2
+
+
+def test_a_step_follows_the_gradient_of_the_mean_loss(tmp_path, monkeypatch):
+    """Of a batch that has all samples; AdamW alone would not show by how much it is too long."""
+    a, b = write_pair(tmp_path, NAMES[1])
+    data, seen = taught_by(a, 8), []
+    monkeypatch.setattr(
+        torch.optim.AdamW,
+        "step",
+        lambda self, closure=None: seen.extend(
+            p.grad.clone() for group in self.param_groups for p in group["params"] if p.grad is not None
+        ),
+    )
+    healed(b, data, steps=1, batch=8, clip=0.0, dropout=False)
+    stock = stock_model(b)
+    torch.nn.functional.cross_entropy(stock(**data.inputs).logits, data.labels).backward()
+    expected = [p.grad for p in stock.parameters() if p.grad is not None]
+    for found, wanted in zip(seen, expected, strict=True):
+        torch.testing.assert_close(found.to(wanted.dtype), wanted, rtol=1e-4, atol=1e-6)

@@ -166,6 +166,10 @@ def test_the_guard_refuses_what_raises_the_distance(make):
     worse = dict(Alignment.random(forms[0].spec, 3).only(units).maps)
     ascent.attempt(page, worse, guard=True)
     assert ascent.total() == before
+    same = dict(Alignment(ascent.maps, ascent.bases).only(units).maps)  # no nearer, and no further
+    same = {name: type(g).from_tensors(g.tensors()) for name, g in same.items()}
+    ascent.attempt(page, same, guard=True)
+    assert all(ascent.maps[name] is g for name, g in same.items())
     ascent.attempt(page, worse, guard=False)  # the control: this map would have been worse
     assert ascent.total() > before
 

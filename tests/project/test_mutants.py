@@ -104,7 +104,7 @@ def test_a_default_meets_the_tests_of_its_function_and_pages(package):
     file = package / "one.py"
     file.write_text("def calc(\n    x=1,\n):\n    return x\n\ndef g():\n    return 3\n")
     lines = {2: [""], 4: ["t.py::calls"], 7: ["tests/docs/t.py::page", "t.py::g"]}
-    reached = mutants.Reached({file: lines}, {"tests/docs/t.py::page": 0.5})
+    reached = mutants.Reached({file: lines}, {"tests/docs/t.py::page": 0.2})
     found = {mutant.line: reached.tests(mutant) for mutant in mutants.mutants_of(file)}
     assert found[2] == ["tests/docs/t.py::page", "t.py::calls"]
     assert found[7] == ["t.py::g", "tests/docs/t.py::page"]

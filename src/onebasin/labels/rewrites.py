@@ -49,7 +49,7 @@ def reorder(checkpoint: Checkpoint, orders: Mapping[str, Sequence[int]]) -> Chec
 def lengths(spec: ModelSpec) -> dict[str, int]:
     """Letter -> length of the labelled axis."""
     labelled = (axis for leaf in spec.leaves.values() for axis in leaf.axes if axis[1] is None)
-    return {letter: stop - start for letter, _, start, stop in labelled}
+    return {letter: stop for letter, _, _, stop in labelled}
 
 
 def positions(checkpoint: Checkpoint) -> int | None:
