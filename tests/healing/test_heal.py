@@ -13,6 +13,7 @@ from helpers.random_models import byte_llama
 from onebasin import Checkpoint
 from onebasin.checkpoint.stock import stock_model
 from onebasin.errors import Diverged
+from onebasin.healing import train
 from onebasin.healing.options import Healing
 from onebasin.healing.train import _counted, heal
 from onebasin.landscape import evaluate
@@ -123,3 +124,15 @@ def test_a_step_follows_the_gradient_of_the_mean_loss(tmp_path, monkeypatch):
     expected = [p.grad for p in stock.parameters() if p.grad is not None]
     for found, wanted in zip(seen, expected, strict=True):
         torch.testing.assert_close(found.to(wanted.dtype), wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_losses_are_told_every_few_steps_and_at_the_end(tmp_path, monkeypatch):
+    """Each is the mean since the last; where nothing is learned and a batch has all samples, all are the same."""
+    a, b = write_pair(tmp_path, NAMES[1])
+    data, told = taught_by(a, 8), []
+    monkeypatch.setattr(train, "EVERY", 4)
+    still = Healing(**{**QUICK, "steps": 10, "batch": 8, "lr": 0.0, "dropout": False})
+    _, losses = heal(b, data, still, device=CPU, tick=lambda *step: told.append(step))
+    expected = loss_of(b, data)
+    assert losses == pytest.approx([expected] * 3)
+    assert told == [(f"loss {expected:.4f}", done, 10) for done in (4, 8, 10)]
