@@ -209,6 +209,7 @@ class Reached:
 
     def __init__(self, lines: dict[Path, dict[int, list[str]]], seconds: dict[str, float]) -> None:
         self.lines = {file: {n: [x for x in tests if x] for n, tests in of.items()} for file, of in lines.items()}
+        self.imported = {(file, n) for file, of in lines.items() for n, tests in of.items() if "" in tests}
         self.width = Counter(test for of in self.lines.values() for tests in of.values() for test in tests)
         self.seconds = seconds
 
@@ -236,17 +237,18 @@ class Reached:
 
         What runs at import is a default, a size, a text: pages show such, so their tests are near to it, too."""
         place = [str(x.relative_to(ROOT)) for x in mirror(mutant.file)]
-        found, near = self.lines.get(mutant.file, {}).get(mutant.line, []), tuple(place)
-        if not found:
-            found, near = self._naming(mutant) | {x for x in self.width if x.startswith(PAGES)}, (*place, PAGES)
+        found, near = {*self.lines.get(mutant.file, {}).get(mutant.line, ())}, tuple(place)
+        if not found or (mutant.file, mutant.line) in self.imported:
+            found |= self._naming(mutant) | {x for x in self.width if x.startswith(PAGES)}
+            near += (PAGES,)
 
         def worth(test: str) -> tuple[float, str]:
             return self.width[test] * (0.1 + self.seconds.get(test, 0.0)) / (NEAR if test.startswith(near) else 1), test
 
-        found = sorted({*found}, key=worth)
-        first = {x.partition("[")[0]: x for x in reversed(found)}.values()
-        rest = sorted((x for x in self.width if x.startswith(tuple(place)) and x not in {*found}), key=worth)
-        return [*dict.fromkeys([*sorted(first, key=worth), *found])][:MOST] + rest[:MOST]
+        rest = sorted((x for x in self.width if x.startswith(tuple(place)) and x not in found), key=worth)
+        first = {x.partition("[")[0]: x for x in sorted(found, key=worth, reverse=True)}.values()
+        best = dict.fromkeys([*sorted(first, key=worth), *sorted(found, key=worth)])
+        return [*best][:MOST] + rest[:MOST]
 
     def _naming(self, mutant: Mutant) -> set[str]:
         """The tests of the function in whose head it stands, and of lines that name what it defines; or of its file."""

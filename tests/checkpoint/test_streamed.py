@@ -26,9 +26,9 @@ def test_it_says_what_the_whole_model_says(tmp_path, model_type, name, dtype):
 def test_no_weights_are_held_before_and_after(tmp_path):
     checkpoint = Checkpoint.open(random_folder(tmp_path, *CLASSES[0], 1))
     model = streamed_model(checkpoint)
-    assert {x.device.type for x in model.parameters()} == {"meta"}
+    assert {(x.device.type, x.requires_grad) for x in model.parameters()} == {("meta", False)}
     outputs(model, checkpoint.spec, probe_inputs(checkpoint.spec))
-    assert {x.device.type for x in model.parameters()} == {"meta"}
+    assert {(x.device.type, x.requires_grad) for x in model.parameters()} == {("meta", False)}
     assert {x.device.type for x in stock_model(checkpoint).parameters()} == {"cpu"}  # the control
 
 

@@ -113,7 +113,7 @@ def demo() -> str:
     lines = [({"": name}, dict(zip(names, each, strict=True))) for name, each in cells.items()]
     with torch.device("meta"):
         made = [configured(variant.fresh()) for variant in VARIANTS.values()]
-    return "## The demo\n\n" + table(x for x in lines if x[0][""] not in ("name", "quick")) + "\n" + table(made)
+    return "## The demo\n\n" + table(lines) + "\n" + table(made)
 
 
 @pytest.mark.page

@@ -23,7 +23,7 @@ INTRODUCTION = """# Tables
 
 Which axis of which tensor lives where, and what else the tables say, for every model class: of one class, with a small
 random configuration, then what other classes of that type have besides. Layers that are alike stand there once.
-How to read it: [add an architecture](CONTRIBUTING.md#2-write-the-file).
+How to read it: [add an architecture](../CONTRIBUTING.md#2-write-the-file).
 
 """
 PARTS = ("spaces", "leaves", "linears", "norms", "scales", "attentions", "mirrors", "inputs", "outputs", "constants",

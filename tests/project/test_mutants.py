@@ -110,6 +110,13 @@ def test_a_default_meets_the_tests_of_its_function_and_pages(package):
     assert found[7] == ["t.py::g", "tests/docs/t.py::page"]
 
 
+def test_what_runs_at_import_meets_pages_though_a_test_was_the_first_to_import_it(package):
+    file = package / "one.py"
+    file.write_text("LIMIT = 1\n")
+    reached = mutants.Reached({file: {1: ["", "t.py::first"], 2: ["tests/docs/t.py::page"]}}, {})
+    assert reached.tests(mutants.mutants_of(file)[0]) == ["tests/docs/t.py::page", "t.py::first"]
+
+
 def test_of_two_tests_the_mirrored_one_comes_first(monkeypatch):
     file = mutants.PACKAGE / "names.py"
     line = next(mutant for mutant in mutants.mutants_of(file))

@@ -157,6 +157,7 @@ def test_unknown_types_and_classes_list_the_known_ones():
     for architectures, found in (
         (["GPT2DoubleHeadsModel"], "GPT2DoubleHeadsModel"),
         (None, "no 'architectures' entry"),
+        ([], "no 'architectures' entry"),
     ):
         with pytest.raises(UnknownArchitecture) as caught:
             lookup("gpt2", architectures)
