@@ -14,7 +14,7 @@ from typing import Any
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 NEEDS = (TESTS / "mutants.py",)
-SAMPLE, SEED, BUDGET = 60, 707, 90.0
+SAMPLE, SEED, BUDGET = 60, 808, 60.0
 WORKERS = os.cpu_count() or 1
 LOOKED_AT: dict[str, str] = {}
 
