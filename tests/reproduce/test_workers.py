@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import time
@@ -15,6 +16,7 @@ import torch
 
 from onebasin.errors import OnebasinError, Stopped
 from onebasin.reproduce import workers
+from onebasin.reproduce.folder import write_json
 from onebasin.reproduce.plan import Row
 
 ROW, CPU = Row("g", "l", ("a", "b"), "shapes", {}), torch.device("cpu")
@@ -90,3 +92,10 @@ def test_an_interrupted_run_waits_for_nobody():
     assert time.monotonic() - begin < 50
     assert waiting[-1].cancelled() or waiting[-1].exception() is not None
     assert {*multiprocessing.active_children()} <= {*before}
+
+
+def test_a_file_is_written_whole_where_no_folder_is_yet(tmp_path):
+    for value in ({"a": 1}, {"a": 2}):
+        write_json(tmp_path / "one" / "two" / "file.json", value)
+        assert json.loads((tmp_path / "one" / "two" / "file.json").read_text()) == value
+    assert len(list((tmp_path / "one" / "two").iterdir())) == 1
