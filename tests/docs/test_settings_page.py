@@ -11,8 +11,12 @@ import torch
 from transformers import PreTrainedModel
 
 from helpers.pages import DOCS, check_page
+from helpers.random_models import config_of
+from onebasin.archs import declare
 from onebasin.archs.rotary import before_5
 from onebasin.demo import VARIANTS
+from onebasin.ensemble import work
+from onebasin.ensemble.memory import MODELS, memory_of
 from onebasin.reproduce.foretelling import minutes
 from onebasin.reproduce.models import fresh
 from onebasin.reproduce.plan import BUDGETS, Entry, Plan, Published, Row, Training
@@ -116,7 +120,25 @@ def demo() -> str:
     return "## The demo\n\n" + table(lines) + "\n" + table(made)
 
 
+def estimates() -> str:
+    """What is counted of one model: how long stages take (`ensemble/work.py`), and how much memory they need."""
+    config = config_of("llama", 0)
+    config.architectures = ["LlamaForCausalLM"]
+    spec = declare(config, tie=False)
+    loads = {
+        "reading 10⁶ bytes": work.reading(10**6), "matching, 3 sweeps": work.matching(spec, 3),
+        "activations of 1,000 tokens": work.looking(spec, 1000), "a step of learning, 1,000 tokens":
+        work.learning_step(spec, 1000), "a validation, 1,000 tokens": work.validation(spec, 1000),
+        "certificate": work.certificate(spec), "writing 10⁶ bytes": work.writing(spec, 10**6),
+    }  # fmt: skip
+    counted = [({"": name}, {key: f"{x:.6g}" for key, x in asdict(load).items()}) for name, load in loads.items()]
+    kinds = (*MODELS, "learn by blocks")
+    needed = [({"": name}, {"bytes": f"{memory_of(spec, name):,}"}) for name in kinds]
+    words = "## Estimates\n\nOf a small Llama: operations, bytes and seconds of one core.\n"
+    return "\n".join([words, table(counted), table(needed)])
+
+
 @pytest.mark.page
 @pytest.mark.skipif(before_5(), reason="configurations differ between releases of transformers")
 def test_the_page_shows_all_settings():
-    check_page(DOCS / "settings.md", "\n".join([INTRODUCTION + demo(), *map(section, ENTRIES.values())]))
+    check_page(DOCS / "settings.md", "\n".join([INTRODUCTION + demo(), *map(section, ENTRIES.values()), estimates()]))
