@@ -20,7 +20,8 @@ LOOKED_AT = {
     'report/html/words.py _of_curve: barrier["loss"] <= 2 * barrier["standard_error"] → '
     "(barrier['loss'] < 2 * barrier['standard_error'])": "killed by a new test, tests/report/test_looks.py",
     "cli/demo.py demo: not json → json": "killed by a new test, tests/demo/test_demo.py",
-    "checkpoint/checks.py attention_of: return \"sdpa\" if kind._supports_sdpa else \"eager\" → return None": "killed by a new test, tests/checkpoint/test_streamed.py",
+    "checkpoint/checks.py attention_of: return \"sdpa\" if kind._supports_sdpa else \"eager\" → return None":
+        "killed by a new test, tests/checkpoint/test_streamed.py",
     "reproduce/folder.py write_json: True → False": "killed by a new test, tests/reproduce/test_workers.py",
     "ensemble/work.py : 14 → 15": "killed by a new test, tests/docs/test_settings_page.py",
 }  # fmt: skip
