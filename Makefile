@@ -28,7 +28,7 @@ lint: .venv/installed  ## style, format, types
 bench: .venv/installed  ## measure again what the documentation quotes
 	$(PY) benchmarks/run.py
 
-pages: .venv/installed  ## write anew what tests make: docs/cli.md, docs/wrong-commands.md, docs/strange-input.md, the lists of models, BibTeX
+pages: .venv/installed  ## write anew what tests make: the reference pages of docs/, the lists of models, BibTeX
 	ONEBASIN_WRITE=1 $(PY) -m pytest -q -m page tests/docs
 
 docs: .venv/docs  ## the site, in site/: a broken link, a snippet that fails or a stale page is an error

@@ -18,8 +18,10 @@ from onebasin.cli import main, watching
 
 watching.EVERY = float("inf")  # log lines by the clock would come and go with the load of the machine
 torch.set_num_threads(1)
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell, as by `make test &`
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+for number, handler in USUAL.items():
+    if signal.getsignal(number) is signal.SIG_IGN:  # in the background: `make test &`, `nohup make test`
+        signal.signal(number, handler)
 hypothesis.settings.register_profile("onebasin", derandomize=True, deadline=None, max_examples=100 * TIMES)
 hypothesis.settings.load_profile("onebasin")
 

@@ -2,10 +2,10 @@
 
 A mutant is a place in `src/onebasin` and other code for it.  It is *killed* if a test fails or never ends, else it has
 *survived*.  Each mutant meets tests until one fails, for so many seconds of a processor at most.  Which come first is
-told by what each test reaches: the whole suite runs once for that, and `.mutants` keeps it until the source changes;
-the most special ones of the mirrored tests come first (those of `match/solve.py` are in `tests/match`, those of
-`options.py` in `tests/test_options.py`), then others.  With `--by-name` nothing runs ahead, and files of tests that
-speak of the place come first: the mirrored ones, then others.
+told by what each test reaches: the whole suite runs once for that, and `.mutants*` keep it until the source changes.
+Quick and special tests come first, and mirrored ones (those of `match/solve.py` are in `tests/match`, those of
+`options.py` in `tests/test_options.py`).  With `--by-name` nothing runs ahead, and files of tests that speak of the
+place come first: the mirrored ones, then others.
 """
 
 from __future__ import annotations
@@ -35,21 +35,28 @@ from functools import partial
 from itertools import chain, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
-from coverage import CoverageData
+
+if TYPE_CHECKING:
+    from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, TESTS = ROOT / "src" / "onebasin", ROOT / "tests"
+NOTE = ".failed"  # in a copy of the source: the test that failed last
 DATABASE = ROOT / ".mutants"  # of coverage: lines by test
-MOST = 40  # tests near a mutant, and as many far from it
+TIMES = ROOT / ".mutants.xml"  # how long each test took
+MOST = 120  # tests that reach a mutant, at most; and as many mirrored ones that do not
+PAGES = "tests/docs/"
+NEAR = 5  # mirrored tests come first, but for those that take so many times as long or reach so many more lines
 ENOUGH = 0.95  # the least share of mutants to be killed
 LOOP, HANG = 3, 30  # times the budget: seconds of the processor, and of the clock, after which a run has no end
 FORKS = get_context("forkserver")  # its children find imported what takes long
 IMPORTED = ["torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "scipy.optimize",
             "matplotlib.figure", "hypothesis", "pytest", "typer", "__main__"]  # fmt: skip
 QUIETLY = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning")
-USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
 say = partial(print, flush=True)
 
 # Mutants that compute the same, by their name, with the reason.  Reviewed by hand: keep it short.
@@ -57,10 +64,11 @@ EQUIVALENT = {
     "linalg/stochastic.py _line_search: size > 1e-10 → (size >= 1e-10)": "size is a power of two, never 1e-10",
     "methods/method.py silent: 0 → 1": "nobody watches",
     "families.py Family: False → True": "families of one name have one dimension and lie in the same",
-    "ensemble/memory.py : 5_000_000_000 → 5000000001": "an estimate, and one byte",
+    "moving/latents.py CayleyChart.settle: 1 → 2": "the matrix is square",
 }
 
-ELSEWHERE = ("strict", "encoding", "device")  # a check, and what shows on other systems only
+SAID = ("strict", "stacklevel")  # a check, and the line that a warning names
+ELSEWHERE = (*SAID, "encoding", "device")  # what shows on other systems only
 
 OPERATORS = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
@@ -73,15 +81,19 @@ SWAPPED = {a: b for pair in PAIRS for a, b in (pair.split(), reversed(pair.split
 
 
 class Budget:
-    """A plugin of pytest that begins no test after so many seconds of the processor."""
+    """A plugin of pytest that begins no test after so many seconds of the processor, and notes the one that failed."""
 
-    def __init__(self, seconds: float) -> None:
-        self.end, self.spent = time.process_time() + seconds, False
+    def __init__(self, seconds: float, note: Path) -> None:
+        self.end, self.spent, self.note = time.process_time() + seconds, False, note
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         if time.process_time() > self.end:
             self.spent, item.session.shouldstop = True, "no time is left"
             pytest.skip("no time is left")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.note.write_text(report.nodeid, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -146,7 +158,7 @@ def parts(node: ast.AST) -> Iterator[ast.AST]:
             continue
         for child in value if isinstance(value, list) else [value]:
             words = isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr)
-            words |= getattr(child, "arg", "") == "strict" or getattr(child, "name", "") == "__repr__"
+            words |= getattr(child, "arg", "") in SAID or getattr(child, "name", "") == "__repr__"
             if isinstance(child, ast.AST) and not words:
                 yield child
 
@@ -193,11 +205,13 @@ def mirror(file: Path) -> list[Path]:
 
 
 class Reached:
-    """Which tests reach which lines.  A test that reaches few lines is special."""
+    """Which tests reach which lines, and how long they take.  A test that reaches few lines is special."""
 
-    def __init__(self, lines: dict[Path, dict[int, list[str]]]) -> None:
+    def __init__(self, lines: dict[Path, dict[int, list[str]]], seconds: dict[str, float]) -> None:
         self.lines = {file: {n: [x for x in tests if x] for n, tests in of.items()} for file, of in lines.items()}
+        self.imported = {(file, n) for file, of in lines.items() for n, tests in of.items() if "" in tests}
         self.width = Counter(test for of in self.lines.values() for tests in of.values() for test in tests)
+        self.seconds = seconds
 
     @classmethod
     def measured(cls, workers: int) -> Reached:
@@ -206,35 +220,44 @@ class Reached:
         if not DATABASE.exists() or DATABASE.stat().st_mtime < newest:
             command = [sys.executable, "-m", "pytest", "-q", f"-n{workers}", f"--cov={PACKAGE}", "--cov-context=test"]
             settings = {"PYTHONPATH": str(PACKAGE.parent), "OMP_NUM_THREADS": "1", "COVERAGE_FILE": f"{DATABASE}.new"}
-            run = subprocess.run([*command, "--cov-report="], cwd=ROOT, env={**os.environ, **settings}, check=False)
+            command += ["--cov-report=", f"--junitxml={TIMES}"]
+            run = subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, check=False)
             if run.returncode:
                 raise SystemExit("the tests fail without any mutant: mend them first")
             Path(f"{DATABASE}.new").replace(DATABASE)
+        from coverage import CoverageData  # not everywhere, and `--by-name` does without
+
         data = CoverageData(str(DATABASE))
         data.read()
-        return cls({Path(file): _tests_by_line(data, file) for file in data.measured_files()})
+        return cls({Path(file): _tests_by_line(data, file) for file in data.measured_files()}, _seconds(TIMES))
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Up to 2 · MOST of them: mirrored ones first, then one of every function; special ones first.  Then the rest
-        of the mirrored ones."""
-        found = self._reaching(mutant)
+        """Up to MOST: one of every function, best first, then the others.  Then mirrored ones not known to reach it, as
+        many.  No folders: pytest would drop what it is given of a folder, and run all of it in its own order.
+
+        What runs at import is a default, a size, a text: pages show such, so their tests are near to it, too."""
         place = [str(x.relative_to(ROOT)) for x in mirror(mutant.file)]
-        near = sorted((x for x in found if x.startswith(tuple(place))), key=self._width)
-        far = {x.partition("[")[0]: x for x in sorted(found - set(near), key=self._width, reverse=True)}
-        return near[:MOST] + sorted(far.values(), key=self._width)[:MOST] + place
+        found, near = {*self.lines.get(mutant.file, {}).get(mutant.line, ())}, tuple(place)
+        if not found or (mutant.file, mutant.line) in self.imported:
+            found |= self._naming(mutant) | {x for x in self.width if x.startswith(PAGES)}
+            near += (PAGES,)
 
-    def _width(self, test: str) -> tuple[int, str]:
-        return self.width[test], test
+        def worth(test: str) -> tuple[float, str]:
+            return self.width[test] * (0.1 + self.seconds.get(test, 0.0)) / (NEAR if test.startswith(near) else 1), test
 
-    def _reaching(self, mutant: Mutant) -> set[str]:
-        """Those of its line.  What runs at import has those of the lines that name what it defines, or of its file."""
-        here = self.lines.get(mutant.file, {})
-        if found := set(here.get(mutant.line, ())):
-            return found
-        words = re.compile(rf"\b({'|'.join(map(re.escape, defined(mutant))) or '(?!)'})\b")
+        rest = sorted((x for x in self.width if x.startswith(tuple(place)) and x not in found), key=worth)
+        first = {x.partition("[")[0]: x for x in sorted(found, key=worth, reverse=True)}.values()
+        best = dict.fromkeys([*sorted(first, key=worth), *sorted(found, key=worth)])
+        return [*best][:MOST] + rest[:MOST]
+
+    def _naming(self, mutant: Mutant) -> set[str]:
+        """The tests of the function in whose head it stands, and of lines that name what it defines; or of its file."""
+        here, found = self.lines.get(mutant.file, {}), set()
+        names, body = defined(mutant)
+        words = re.compile(rf"\b({'|'.join(map(re.escape, names)) or '(?!)'})\b")
         for file, lines in self.lines.items():
             for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-                if words.search(text):
+                if words.search(text) or (file == mutant.file and number in body):
                     found.update(lines.get(number, ()))
         return found or set(chain(*here.values()))
 
@@ -244,15 +267,23 @@ def _tests_by_line(data: CoverageData, file: str) -> dict[int, list[str]]:
     return {line: [x.rpartition("|")[0] for x in found] for line, found in data.contexts_by_lineno(file).items()}
 
 
-def defined(mutant: Mutant) -> list[str]:
-    """The names that the statement around a mutant gives a value, or the function whose head it stands in."""
-    names = []
+def _seconds(file: Path) -> dict[str, float]:
+    """What every test took, by its name."""
+    cases = ElementTree.parse(file).iter("testcase")
+    return {f"{x.get('classname').replace('.', '/')}.py::{x.get('name')}": float(x.get("time")) for x in cases}
+
+
+def defined(mutant: Mutant) -> tuple[list[str], range]:
+    """The names that the statement around a mutant gives a value; or the function in whose head it stands, and its
+    lines."""
+    names, body = [], range(0)
     for node in ast.walk(ast.parse(mutant.file.read_bytes())):
         if isinstance(node, ast.stmt) and node.lineno <= mutant.line <= (node.end_lineno or 0):
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             names += [x.id for target in targets if target for x in ast.walk(target) if isinstance(x, ast.Name)]
-            names += [node.name] if isinstance(node, ast.FunctionDef) else []
-    return names
+            if isinstance(node, ast.FunctionDef):
+                names, body = [*names, node.name], range(node.lineno, (node.end_lineno or 0) + 1)
+    return names, body
 
 
 def by_name(mutant: Mutant) -> list[str]:
@@ -261,7 +292,7 @@ def by_name(mutant: Mutant) -> list[str]:
     place, inside, stem = mirror(mutant.file), mutant.inside.rpartition(".")[2], mutant.file.stem
     module = re.compile(rf"from onebasin\.{'.'.join(mutant.file.relative_to(PACKAGE).with_suffix('').parts)} import")
     users = {file.stem for file in PACKAGE.rglob("*.py") if module.search(file.read_text(encoding="utf-8"))}
-    worth = [(wording({inside} if inside else {*defined(mutant)}), 20), (wording({stem}), 4), (wording(users), 2)]
+    worth = [(wording({inside} if inside else {*defined(mutant)[0]}), 20), (wording({stem}), 4), (wording(users), 2)]
     ranked = []
     for file in sorted(TESTS.rglob("test_*.py")):
         text = f"{file.stem} {file.read_text(encoding='utf-8')}"
@@ -284,14 +315,12 @@ def attempt(source: Path, tests: list[str], budget: float) -> None:
     """Run the tests on this copy of the source, in a process that was forked with the libraries imported."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(LOOP * budget),) * 2)
-    for number, handler in USUAL.items():  # what runs in the background may have been started without
-        signal.signal(number, handler)
     os.chdir(ROOT)
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     os.environ["PYTHONPATH"] = str(source)
-    sys.path.insert(0, str(source))
-    code, plugin = 3, Budget(budget)  # pytest's own code where something else than a test goes wrong
+    sys.path[:0] = [str(source), str(ROOT)]  # the latter as `python -m pytest` has it
+    code, plugin = 3, Budget(budget, source / NOTE)  # pytest's own code where something else than a test goes wrong
     with suppress(Exception):
         code = pytest.main([*QUIETLY, *tests], plugins=[plugin])
     sys.exit(0 if plugin.spent and code == pytest.ExitCode.INTERRUPTED else code)
@@ -308,19 +337,26 @@ def outcome(source: Path, tests: list[str], budget: float) -> int | None:
     return None if running.exitcode < 0 else running.exitcode
 
 
-def fate(mutant: Mutant, tests: list[str], source: Path, budget: float) -> str:
-    """Killed, timed out or survived, on a copy of the source that is left as it was."""
+def fate(mutant: Mutant, tests: list[str], source: Path, budget: float, failing: set[str]) -> str:
+    """Killed, timed out or survived, on a copy of the source that is left as it was.
+
+    A test that fails without the mutant, too, kills nothing: it joins the `failing` ones, and the others are tried."""
     file, original = source / mutant.file.relative_to(PACKAGE.parent), mutant.file.read_bytes()
     file.write_bytes(original[: mutant.start] + mutant.new.encode() + original[mutant.end :])
     try:
-        code = outcome(source, tests, budget) if tests else 0
+        code = outcome(source, [*(f"--deselect={x}" for x in sorted(failing)), *tests], budget) if tests else 0
     finally:
         shutil.copy2(mutant.file, file)  # with its time, so that its bytecode is good again
-    if code in (0, 1):
-        return "killed" if code else "survived"
-    if outcome(source, tests, budget) != 0:  # these tests do not end, or not even begin, without the mutant either
+    if code == 0:
         return "survived"
-    return "timed out" if code is None else "killed"
+    failed = [(source / NOTE).read_text(encoding="utf-8")] if code == 1 else tests
+    if outcome(source, failed, budget) == 0:
+        return "timed out" if code is None else "killed"
+    if code != 1:  # these tests do not end, or not even begin, without the mutant either
+        return "survived"
+    say(f"fails without a mutant, and is left out: {failed[0]}")
+    failing.add(failed[0])
+    return fate(mutant, tests, source, budget, failing)
 
 
 def copy_of_source(folder: Path) -> Path:
@@ -348,7 +384,8 @@ def main() -> int:
 
 def run(chosen: list[Mutant], workers: int, budget: float, *, named: bool = False) -> dict[Mutant, str]:
     """What became of every mutant; a line each as it is known."""
-    tests_of, copies = by_name if named else Reached.measured(workers).tests, queue.SimpleQueue()
+    tests_of = by_name if named else Reached.measured(workers).tests
+    copies, failing = queue.SimpleQueue[Path](), set[str]()
     os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     FORKS.set_forkserver_preload(IMPORTED)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
@@ -359,7 +396,7 @@ def run(chosen: list[Mutant], workers: int, budget: float, *, named: bool = Fals
 
         def one(mutant: Mutant) -> str:
             source, start = copies.get(), time.monotonic()
-            found = fate(mutant, tests_of(mutant), source, budget)
+            found = fate(mutant, tests_of(mutant), source, budget, failing)
             copies.put(source)
             taken = f"{time.monotonic() - start:4.0f} s"
             say(f"{found:9} {taken}  {mutant.file.relative_to(ROOT)}:{mutant.line}  {mutant.name}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
+import typer
 import yaml
 
 import onebasin
@@ -16,6 +18,7 @@ from helpers.random_models import BYTES, byte_llama, random_model
 from onebasin import Aligned, Alignment, Checkpoint, OnebasinError, canonicalize, in_gauge_of, transport
 from onebasin.checkpoint.sources import opened
 from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
+from onebasin.cli.app import app
 from onebasin.ensemble.merged import Merged
 from onebasin.methods.registry import resolve_name
 
@@ -325,3 +328,20 @@ def test_verify_and_widen(folder):
     assert torch.allclose(logits(wide), logits(Checkpoint.open(folder / "a")))
     assert repr(wide).startswith("Checkpoint(LlamaForCausalLM, ")
     assert onebasin.live(wide).config.intermediate_size == 30
+
+
+@pytest.mark.parametrize(
+    ("verb", "function"),
+    [("align", onebasin.align), ("merge", onebasin.merge), ("barrier", onebasin.barrier), ("eval", onebasin.evaluate),
+     ("inspect", onebasin.inspect), ("verify", onebasin.verify), ("widen", onebasin.widen)],
+)  # fmt: skip
+def test_python_and_the_command_line_have_the_same_defaults(verb, function):
+    """Where both have an option of that name."""
+    flags = {x.name: x.default for x in typer.main.get_command(app).commands[verb].params if not x.required}
+    named = inspect.signature(function).parameters.values()
+    defaults = {x.name: x.default for x in named if x.default is not x.empty and x.name in flags}
+    usual = {"device": "auto", "path": "factor"}  # what the command line means by nothing
+    assert {name: value for name, value in defaults.items() if value != usual.get(name, ...)} == {
+        name: flags[name] for name, value in defaults.items() if value != usual.get(name, ...)
+    }
+    assert defaults

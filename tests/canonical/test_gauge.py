@@ -71,6 +71,7 @@ def midpoint(a: Checkpoint, b: Checkpoint) -> Checkpoint:
         ("gpt2", "GPT2LMHeadModel", "h__0__ln_1__weight", "transformer.h.0.ln_1.weight"),
         ("llama", "LlamaForCausalLM", "layers__0__input_layernorm__weight", "model.layers.0.input_layernorm.weight"),
         ("vit", "ViTForImageClassification", "vit__layernorm__weight", "vit.layernorm.weight"),
+        ("dinov2", "Dinov2Model", "layer__0__layer_scale1__lambda1", "encoder.layer.0.layer_scale1.lambda1"),
     ],
 )
 @pytest.mark.parametrize("tiny", [0.0, 1e-7])

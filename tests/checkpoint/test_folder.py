@@ -8,6 +8,7 @@ from huggingface_hub import errors
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from onebasin.checkpoint import has_custom_code, locate, read_config, weights_entry
+from onebasin.checkpoint.folder import _is_deeper
 from onebasin.errors import BadCheckpoint
 
 
@@ -208,3 +209,13 @@ def test_headers_need_no_torch(make_folder):
         [sys.executable, "-c", code.format("import torch"), folder], capture_output=True, text=True
     )
     assert (control.returncode, control.stderr.strip()) == (1, "torch")
+
+
+@pytest.mark.parametrize("wrap", [lambda x: {"key": x}, lambda x: [x], lambda x: {"a": 1, "b": [x]}])
+def test_objects_and_lists_lie_in_each_other_so_many_times(wrap):
+    value: object = 1
+    for level in range(1, 5):
+        value = wrap(value)
+        depth = level * (2 if isinstance(value, dict) and "b" in value else 1)
+        assert not _is_deeper(value, depth)
+        assert _is_deeper(value, depth - 1)

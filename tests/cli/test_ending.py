@@ -17,14 +17,8 @@ def ended(how: signal.Signals, *arguments: object, times: int = 1, wrapped: tupl
     """Exit code and stderr of a program that got a signal where it says "here"."""
     command = [*wrapped, sys.executable, "-m", "helpers.disturbed", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # where tests run under nohup
-    ) as program:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, **pipes) as program:
         assert any(line == "here\n" for line in program.stdout), program.stderr.read()
         for _ in range(times):
             program.send_signal(how)

@@ -203,7 +203,7 @@ def test_eval_refuses_what_cannot_be_measured(cli, texts, classifiers, tmp_path)
     named = vit(tmp_path / "named", 0, id2label={0: "x", 1: "y", 2: "z"}, label2id={"x": 0, "y": 1, "z": 2})
     other = vit(tmp_path / "other", 0, id2label={0: "x", 1: "y", 2: "w"}, label2id={"x": 0, "y": 1, "w": 2})
     for arguments, said in {
-        (a, four, "--ensemble", "--task", own): "number of outputs differ",
+        (a, four, "--ensemble", "--task", own): "number of outputs differ\n  expected: 3 (a)\n  found: 4 (four)\n",
         (named, other, "--ensemble", "--task", own): "class names",
         (texts[0], "--task", "synthetic", "--samples", "4"): "nothing to measure against",
         (texts[0], a, "--task", own): "does not read images",

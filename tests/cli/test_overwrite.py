@@ -114,3 +114,18 @@ def test_the_new_one_is_there_before_the_old_one_is_removed(tmp_path, monkeypatc
     with whole_folder(out, overwrite=True) as folder:
         (folder / "new").touch()
     assert seen == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [("onebasin.widening.widen.widen", ["widen", "A", "--set", "intermediate_size=24"]),
+     ("onebasin.demo.demonstrate", ["demo", "--quick"])],
+)  # fmt: skip
+def test_a_place_that_is_taken_is_refused_before_work(cli, models, earlier, monkeypatch, work, words):
+    def begun(*_: object, **__: object) -> None:
+        raise AssertionError("it began")
+
+    monkeypatch.setattr(work, begun)
+    code, _, err = cli(*(models[0] if word == "A" else word for word in words), "-o", earlier)
+    assert code == 2, err
+    assert (earlier / "stale.txt").exists()

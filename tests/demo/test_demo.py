@@ -72,6 +72,16 @@ def test_the_folders_are_stock_checkpoints(text):
         assert torch.equal(states["a"][key], states["b"][key]) is False or "norm" in key
 
 
+@pytest.mark.parametrize("json_asked", [True, False])
+def test_what_is_trained_is_said_to_people_and_not_to_programs(cli, tmp_path, monkeypatch, text, json_asked):
+    monkeypatch.setattr("onebasin.demo.demonstrate", lambda *_, **__: text[1])
+    code, out, _ = cli("demo", "--task", "text", "-o", tmp_path / "out", *["--json"] * json_asked)
+    assert code == 0
+    assert out.startswith("two GPT-2s that write Python, trained here") != json_asked
+    if json_asked:
+        assert json.loads(out)["conclusion"] == text[1]["conclusion"]
+
+
 def test_the_table_is_what_the_models_measure(text):
     out, report = text
     assert report["scores"]["held"] == "no model was trained on them"

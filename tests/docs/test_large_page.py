@@ -37,7 +37,8 @@ def test_the_sentence_on_two_cores():
     seconds, memory = (
         [f"{found[key]:.{digits}f}" for found in kinds] for key, digits in (("seconds", 0), ("host GB", 1))
     )
-    assert f"take {seconds[0]} s and, planted, {seconds[1]} s, with {memory[0]} and {memory[1]} GB" in prose(DOCS / "large.md")
+    said = f"take {seconds[0]} s and, planted, {seconds[1]} s, with {memory[0]} and {memory[1]} GB"
+    assert said in prose(DOCS / "large.md")
 
 
 @pytest.mark.page

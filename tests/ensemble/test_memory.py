@@ -63,6 +63,13 @@ def test_matching_by_weights_takes_pages_where_these_are_less(specs, monkeypatch
     assert memory_of(spec, "verify") == RUNTIME + 4 * 8 * GPT2
 
 
+def test_learning_by_blocks_holds_models_as_they_are_stored(specs):
+    spec = specs["gpt2"]
+    paged = RUNTIME + page_work(spec) + 2 * 8 * GPT2  # moved, and as it is written
+    assert memory_of(spec, "learn by blocks") == paged + 2 * 4 * GPT2
+    assert memory_of(spec, "learn by blocks", 5) == paged + 5 * 4 * GPT2
+
+
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_the_work_of_a_page_is_copies_of_it_and_scores_of_its_units(specs, monkeypatch, kind):
     monkeypatch.setattr(pages, "SMALL", 0)

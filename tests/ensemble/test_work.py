@@ -65,6 +65,20 @@ def test_what_is_moved_again_and_again_is_large(spec, monkeypatch):
     assert writing(spec, 10).file == 10
 
 
+def test_texts_are_as_long_as_they_are_and_pictures_have_patches(spec, tmp_path):
+    assert work.tokens_of(spec, 77) == 77
+    config = transformers.ViTConfig(
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        image_size=(12, 20),
+        patch_size=4,
+    )
+    random_model("ViTModel", config, 0).save_pretrained(tmp_path)
+    assert work.tokens_of(Checkpoint.open(tmp_path).spec, 77) == 3 * 5
+
+
 def test_loads_add_up_to_seconds():
     load = Load(exact=2, running=4, memory=8, file=16, core=5) + Load(core=1) * 2
     assert load.seconds(SPEED) == 1 + 1 + 1 + 1 + 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,10 +13,11 @@ from helpers.random_models import byte_llama
 from onebasin import Checkpoint
 from onebasin.checkpoint.stock import stock_model
 from onebasin.errors import Diverged
+from onebasin.healing import train
 from onebasin.healing.options import Healing
-from onebasin.healing.train import heal
+from onebasin.healing.train import _counted, heal
 from onebasin.landscape import evaluate
-from onebasin.tasks import mix
+from onebasin.tasks import IGNORED, mix
 
 CPU = torch.device("cpu")
 QUICK = {"steps": 20, "batch": 16, "lr": 3e-3, "dtype": "float64"}
@@ -97,3 +99,40 @@ def test_a_loss_that_is_not_finite_ends_it(tmp_path: Path):
     a, b = write_pair(tmp_path, NAMES[0])
     with pytest.raises(Diverged, match="not finite"):
         healed(b, taught_by(a, 32), lr=1e25, clip=0.0)
+
+
+def test_what_a_mean_counts_is_labels_or_samples_for_a_loss_of_ones_own():
+    labels = torch.tensor([[1, IGNORED, 2], [IGNORED, IGNORED, 3]])
+    assert int(_counted(labels, SimpleNamespace(loss=None))) == 3
+    assert int(_counted(labels, SimpleNamespace(loss=len))) == 2
+
+
+def test_a_step_follows_the_gradient_of_the_mean_loss(tmp_path, monkeypatch):
+    """Of a batch that has all samples; AdamW alone would not show by how much it is too long."""
+    a, b = write_pair(tmp_path, NAMES[1])
+    data, seen = taught_by(a, 8), []
+    monkeypatch.setattr(
+        torch.optim.AdamW,
+        "step",
+        lambda self, closure=None: seen.extend(
+            p.grad.clone() for group in self.param_groups for p in group["params"] if p.grad is not None
+        ),
+    )
+    healed(b, data, steps=1, batch=8, clip=0.0, dropout=False)
+    stock = stock_model(b)
+    torch.nn.functional.cross_entropy(stock(**data.inputs).logits, data.labels).backward()
+    expected = [p.grad for p in stock.parameters() if p.grad is not None]
+    for found, wanted in zip(seen, expected, strict=True):
+        torch.testing.assert_close(found.to(wanted.dtype), wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_losses_are_told_every_few_steps_and_at_the_end(tmp_path, monkeypatch):
+    """Each is the mean since the last; where nothing is learned and a batch has all samples, all are the same."""
+    a, b = write_pair(tmp_path, NAMES[1])
+    data, told = taught_by(a, 8), []
+    monkeypatch.setattr(train, "EVERY", 4)
+    still = Healing(**{**QUICK, "steps": 10, "batch": 8, "lr": 0.0, "dropout": False})
+    _, losses = heal(b, data, still, device=CPU, tick=lambda *step: told.append(step))
+    expected = loss_of(b, data)
+    assert losses == pytest.approx([expected] * 3)
+    assert told == [(f"loss {expected:.4f}", done, 10) for done in (4, 8, 10)]

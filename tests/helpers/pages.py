@@ -10,6 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS, README = ROOT / "docs", ROOT / "README.md"
+SNAPSHOTS = ROOT / "tests" / "snapshots"  # what is for the tests alone: a change of it is to be seen
 
 
 def blocks(page: Path, language: str) -> list[str]:

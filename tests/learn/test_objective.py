@@ -10,6 +10,8 @@ from helpers.learning import EVERYTHING, F64, NAMES, TINY, assignments, inputs_o
 from helpers.random_models import needs_circuits
 from onebasin import transport
 from onebasin.errors import NotInFamily
+from onebasin.learn.options import LearnedMatching
+from onebasin.learn.steps import backward_pass
 from onebasin.paths import path_between
 
 
@@ -151,3 +153,29 @@ def test_the_ends_stand_still_where_nothing_has_been_learned(root, name):
         expected = path_between("factor", a, b).model(of_b, F64)(**inputs).logits
         torch.testing.assert_close(made.at(share(of_b), still=True)(inputs), expected, rtol=1e-12, atol=1e-12)
     assert (made.at(share(0.3))(inputs) - made.at(share(0.3), still=True)(inputs)).abs().max() > 1e-3  # the control
+
+
+@pytest.mark.parametrize(
+    ("compile", "device", "blocks", "made"),
+    [("auto", "cuda", False, 1), ("auto", "cuda", True, 0), ("off", "cuda", False, 0), ("auto", "cpu", False, 0)],
+)
+def test_whole_objectives_are_compiled_for_the_shapes_they_have(monkeypatch, compile, device, blocks, made):
+    """What was compiled before is forgotten; blocks compile what makes them."""
+    told = []
+
+    def objective(inputs, target, share):
+        return 3 * inputs["x"].sum()
+
+    def compiled(given, **named):
+        told.append(named)
+        return lambda *inputs: 2 * given(*inputs)
+
+    objective.blocks = blocks
+    monkeypatch.setattr(torch, "compile", compiled)
+    monkeypatch.setattr(torch.compiler, "reset", lambda: told.append("reset"))
+    back = backward_pass(objective, LearnedMatching(compile=compile), torch.device(device))
+    assert told == ["reset"] * (compile == "auto" and device == "cuda") + [{"dynamic": False}] * made
+    x = torch.ones(2, requires_grad=True)
+    assert float(back({"x": x}, None, None, None).detach()) == 6 * (1 + made)
+    assert x.grad.tolist() == [3 * (1 + made)] * 2
+    assert float(back({"x": x}, None, None, torch.tensor(0.5)).detach()) == 3 * (1 + made)

@@ -98,3 +98,9 @@ def test_rates():
     assert all(x > y for x, y in pairwise(rates[10:]))
     assert 0 < rates[-1] < 0.01
     assert rate(0, LearnedMatching(steps=100, warmup=0)) == 1  # without a warm-up at once
+
+
+def test_every_matrix_of_a_stack_is_orthogonalised_by_itself():
+    x = torch.randn(2, 6, 6, dtype=F64, generator=torch.Generator().manual_seed(0))
+    x[1] *= 1e-4
+    torch.testing.assert_close(orthogonalised(x), torch.stack([orthogonalised(each) for each in x]))

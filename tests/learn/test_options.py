@@ -44,6 +44,14 @@ def test_early_stop_keeps_the_best(root):
     assert course["best_step"] == best["step"]
 
 
+def test_of_equals_the_first_is_kept(root):
+    """Steps so small that nothing changes: the start stays the best, and patience ends."""
+    learned = run(root, "GPT2LMHeadModel", None, steps=40, lr=1e-300, eval_every=1, patience=3)
+    course = learned.course["learning"]
+    assert [point["midpoint"] for point in course["history"]] == [course["history"][0]["midpoint"]] * 4
+    assert course["best_step"] == 0
+
+
 def test_float32_latents_give_float64_maps(root):
     learned = run(root, "GPT2LMHeadModel", None, steps=4, eval_every=2, dtype="float32")
     q = learned.alignment["residual"].dense()

@@ -67,6 +67,12 @@ def test_polar_has_orthonormal_columns_and_is_stationary(seed: int, shape: tuple
     assert torch.linalg.eigvalsh(stretch).min() > 0
 
 
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 4)])
+def test_the_gradient_of_the_polar_factor_is_that_of_small_steps(shape: tuple[int, ...]) -> None:
+    matrix = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    assert torch.autograd.gradcheck(polar, matrix)
+
+
 @given(seeds)
 def test_polar_fixing_ones_is_the_best_of_its_kind(seed: int) -> None:
     n, matrix = 5, normal(seed, 5, 5)

@@ -10,7 +10,7 @@ from torch import Tensor
 from onebasin import families
 from onebasin.errors import LayoutMismatch, NotInFamily
 from onebasin.families import Family, Rep
-from onebasin.maps import MAPS, Map, Orthogonal, Permutation, Rotary, ScaledPermutation
+from onebasin.maps import MAPS, Map, Orthogonal, Permutation, Rotary, ScaledPermutation, SemiPermutation
 
 Make = Callable[..., Map]
 every_map = pytest.mark.parametrize("kind", MAPS.values(), ids=lambda kind: kind.__name__)
@@ -123,3 +123,10 @@ def test_refusals_name_the_axis_and_the_sizes(make: Make) -> None:
         fibred.act(normal(2, 4), 1, base_dim=0)
     with pytest.raises(LayoutMismatch, match="axis that its fibres are over"):
         make(Permutation, 0, 4, fibres=4).act(normal(4, 4), 1, base_dim=-1)
+
+
+def test_a_copy_without_a_share_reads_nothing():
+    """The second of two copies writes nothing: as covector and as order it is not there either."""
+    g = SemiPermutation(torch.tensor([0, 0, 1]), torch.tensor([1.0, 0.0, 1.0]))
+    for rep in (Rep.COV, Rep.PERM):
+        assert g.dense(rep).tolist() == [[1, 0], [0, 0], [0, 1]]

@@ -21,7 +21,7 @@ from onebasin.checkpoint.streamed import streamed_model
 from onebasin.cli import main
 from onebasin.errors import Incompatible, NotInFamily, OnebasinError
 from onebasin.families import Rep
-from onebasin.linalg import complex_scale, positive_scale, signed_scale, two_sided, two_sided_distance
+from onebasin.linalg import complex_scale, positive_scale, scales, signed_scale, two_sided, two_sided_distance
 from onebasin.linalg.workers import Workers
 from onebasin.maps import Permutation, map_of
 from onebasin.match.activations import in_parts, match_activations, unit_readers
@@ -166,6 +166,10 @@ def test_the_guard_refuses_what_raises_the_distance(make):
     worse = dict(Alignment.random(forms[0].spec, 3).only(units).maps)
     ascent.attempt(page, worse, guard=True)
     assert ascent.total() == before
+    same = dict(Alignment(ascent.maps, ascent.bases).only(units).maps)  # no nearer, and no further
+    same = {name: type(g).from_tensors(g.tensors()) for name, g in same.items()}
+    ascent.attempt(page, same, guard=True)
+    assert all(ascent.maps[name] is g for name, g in same.items())
     ascent.attempt(page, worse, guard=False)  # the control: this map would have been worse
     assert ascent.total() > before
 
@@ -323,6 +327,24 @@ def test_free_scales_agree_with_brute_force(kind):
     else:
         _, found = (positive_scale if kind == "positive" else signed_scale)(c_v, g_v, c_c, g_c)
     assert float(((found - brute) / (g_v + g_c)).max()) < 1e-9
+
+
+def test_a_scale_that_is_found_is_not_looked_for_again(monkeypatch):
+    """Newton's method ends soon after the last scale stands, and then looks at those alone that still move."""
+    looked, real = [], scales._descend
+
+    def descend(height, *moments, steps):
+        return real(lambda t, *given: looked.append(len(t)) or height(t, *given), *moments, steps=steps)
+
+    monkeypatch.setattr(scales, "_descend", descend)
+    a, b = torch.rand(2, 100, dtype=torch.float64) + 0.5
+    still = torch.full((100,), 1e-9, dtype=torch.float64)
+    still[:9] = 1.0
+    r, _ = positive_scale(a.sqrt() * b.sqrt() * still, a, a.sqrt() * b.sqrt() * still, b)
+    assert len(looked) < scales.STEPS / 2
+    assert looked[0] == looked[-1] == 100  # at last the heights of all
+    assert min(looked) <= 9
+    torch.testing.assert_close(r[9:], (b / a)[9:] ** 0.25)
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "gpt_neox"])

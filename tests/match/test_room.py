@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -69,6 +70,25 @@ def test_what_does_not_fit_is_refused_before_work(tmp_path, monkeypatch):
     monkeypatch.setattr("onebasin.match.room.free", lambda device: 10**9)
     with pytest.raises(OnebasinError, match="too little memory for a page"):
         Memory().check(gpu, spec, 0)
+
+
+def test_torch_refuses_what_exceeds_the_memory_given_for_the_gpu(monkeypatch):
+    told = []
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=8 * 10**9))
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *given: told.append(given))
+    for memory, device in ((Memory(gpu="2GB"), "cuda:3"), (Memory(gpu="16GB"), "cuda"), (Memory(gpu="2GB"), "cpu"),
+                           (Memory(host="2GB"), "cuda")):  # fmt: skip
+        memory.keep(torch.device(device))
+    assert told == [(0.25, 3), (1.0, 0)]
+
+
+def test_what_is_free_on_a_gpu(monkeypatch, tmp_path):
+    spec = open_random(tmp_path / "a", "gpt2", 1, 0).spec
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 8 * 10**9))
+    assert free(torch.device("cuda")) == 10**9
+    assert Memory().room(torch.device("cuda"), spec) == 0.6 * 10**9 - page_work(spec)
+    monkeypatch.setattr("onebasin.match.room.memory_here", lambda free: None)
+    assert free(CPU) == math.inf
 
 
 def test_a_device_without_float64_leaves_that_to_the_cpu():

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import math
 
+import pytest
 import torch
 
 from helpers.learning import EVERYTHING, open_pair, run
+from onebasin import families
 from onebasin.ensemble.ensemble import Ensemble
+from onebasin.maps import Monomial
 from onebasin.match.many import as_they_are
+from onebasin.papers import analysis
 from onebasin.papers.analysis import analyse, corrected, eigen_angles
 
 
@@ -45,3 +49,21 @@ def test_eigen_angles_of_a_known_rotation():
         *(torch.tensor([[math.cos(t), -math.sin(t)], [math.sin(t), math.cos(t)]]) for t in (0.1, 2.0))
     )
     torch.testing.assert_close(eigen_angles(turn).sort().values, torch.tensor([0.1, 0.1, 2.0, 2.0]))
+
+
+def test_gains_and_scales_are_told_by_how_far_they_are_from_one():
+    """The spread is that of logarithms: as far from one on either side, by a factor of e, is one."""
+    factor = torch.tensor([math.e, 1 / math.e, math.e, 1 / math.e], dtype=torch.float64)
+    found = analysis._about_gain(factor)
+    assert found["log_scale_spread"] == pytest.approx(1)
+    assert found["displacement"] == pytest.approx(math.sqrt(2 * (math.e - 1) ** 2 + 2 * (1 - 1 / math.e) ** 2))
+    index = torch.tensor([1, 0, 2, 3])
+    about = analysis._about(Monomial(index, -factor))
+    assert about["family"] == families.MONOMIAL.name
+    assert about["assignments_changed"] == "2 of 4"
+    assert about["log_scale_spread"] == pytest.approx(1)
+
+
+def test_a_summary_has_the_quarters():
+    found = analysis._summary(torch.arange(9.0).view(3, 3).flip(0))
+    assert found == {"least": 0, "quarter": 2, "median": 4, "three_quarters": 6, "largest": 8}

@@ -16,7 +16,7 @@ from onebasin.archs.rotary import before_5
 from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 from onebasin.errors import Incompatible, NotExpressible, OnebasinError
 from onebasin.landscape import measure
-from onebasin.paths import CircuitPath, FactorPath, path_between
+from onebasin.paths import CircuitPath, FactorPath, circuit, path_between
 from onebasin.processes.devices import pick_device
 
 INSIDE = {  # where the attention modules are
@@ -198,3 +198,15 @@ def test_bad_paths_are_refused(tiny):
         path_between("scenic", a, b)
     with pytest.raises(OnebasinError, match="no such choice"):
         pick_device("tpu")
+
+
+def test_a_batch_is_repeated_and_nothing_else_of_what_a_module_is_given():
+    x, y = torch.arange(6.0).view(2, 3), torch.ones(1)
+    (first, second), named = circuit._repeated(2, torch.nn.Identity(), (x, y), {"scale": 3})
+    assert first.equal(torch.cat([x, x]))
+    assert second is y
+    assert named == {"scale": 3}
+    args, named = circuit._repeated(3, torch.nn.Identity(), (), {"hidden_states": x, "scale": 3})
+    assert args == ()
+    assert named["hidden_states"].equal(torch.cat([x] * 3))
+    assert named["scale"] == 3

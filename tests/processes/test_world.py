@@ -8,7 +8,7 @@ from torch import distributed
 
 from onebasin.errors import BadTask, Lost
 from onebasin.processes.ranks import rank, together
-from onebasin.processes.world import World, processes
+from onebasin.processes.world import World, heeding_others, processes
 
 CPU = torch.device("cpu")
 
@@ -70,6 +70,44 @@ def test_two_agree(two):
         two.check(None)
     with pytest.raises(BadTask, match="mine"):
         two.check(BadTask("mine"))
+
+
+def test_a_part_weighs_by_what_it_counts(two):
+    """Three here, and ten of the other: of both means, this one counts 3/13 of two."""
+    assert World().part(torch.tensor(3)) == 1
+    assert two.part(torch.tensor(3)) == pytest.approx(2 * 3 / 13)
+    assert two.part(torch.tensor(3)).dtype == torch.float64
+    assert World().part(torch.tensor(0)) == 0  # nothing anywhere
+
+
+def test_an_error_of_speaking_with_others_is_told_from_all_others():
+    def fails(error: RuntimeError) -> None:
+        with heeding_others():
+            raise error
+
+    with pytest.raises(Lost, match="has ended"):
+        fails(distributed.DistError("gone"))
+    with pytest.raises(Lost, match="has ended"):
+        fails(RuntimeError("[gloo/transport] connection closed"))
+    with pytest.raises(RuntimeError, match="singular"):
+        fails(RuntimeError("the matrix is singular"))
+
+
+def test_a_group_is_entered_by_the_device_and_left(monkeypatch):
+    called = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(distributed, "init_process_group", called.append)
+    monkeypatch.setattr(distributed, "destroy_process_group", lambda: called.append("left"))
+    monkeypatch.setattr(distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "get_rank", lambda: 1)
+    for device in ("cpu", "cuda"):
+        with processes(torch.device(device)) as world:
+            called.append((world.size, world.rank))
+    assert called == ["gloo", (2, 1), "left", "nccl", (2, 1), "left"]
+    monkeypatch.setattr(distributed, "is_initialized", lambda: True)  # by the user, who leaves it, too
+    with processes(CPU) as world:
+        assert world == World(2, 1)
+    assert called[6:] == []
 
 
 def test_where_nobody_has_a_signal_or_problem_all_go_on(two, monkeypatch):

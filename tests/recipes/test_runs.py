@@ -14,7 +14,11 @@ from transformers import AutoModelForCausalLM
 from helpers.random_models import byte_llama
 from helpers.recipe_texts import LEAST, WEIGHT
 from onebasin.errors import BadRecipe
-from onebasin.recipes import load, parse, run
+from onebasin.methods.activation import Activation
+from onebasin.methods.method import UNSEEN
+from onebasin.methods.weight import Weight
+from onebasin.recipes import load, parse, prepare, run, running, samples
+from onebasin.recipes.recipe import Model
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +136,28 @@ def test_transformers_loads_the_dtype_that_was_asked_for(cli, pair, tmp_path, ke
         out = tmp_path / f"out-{dtype}"
         assert cli("merge", a, b, "-o", out, "--method", "weight", *(("--dtype", dtype) if dtype else ()))[0] == 0
         assert str(AutoModelForCausalLM.from_pretrained(out, dtype="auto").dtype) == f"torch.{name}"
+
+
+def test_of_several_processes_only_learning_is_shared(pair, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    recipe = parse({**WEIGHT, "models": list(map(str, pair)), "write": {"out": str(tmp_path / "out")}})
+    assert run(recipe) == {}
+    assert not (tmp_path / "out").exists()
+
+
+def test_mergekit_is_told_where_models_are(pair, tmp_path, monkeypatch):
+    monkeypatch.chdir(pair[0].parent)
+    assert running._address(Model("a")) == str(pair[0].resolve())
+    assert running._address(Model("some/model")) == "some/model"
+    assert running._address(Model("some/model", revision="main")) == "some/model@main"
+
+
+def test_an_alignment_trains_nothing(pair):
+    plan = prepare(parse({**WEIGHT, "models": list(map(str, pair)), "write": {"out": "unwritten"}}))
+    assert plan.trainings == 0
+
+
+def test_what_was_known_of_samples_that_were_held_back_from_training():
+    assert samples._known(Weight()) == UNSEEN
+    assert samples._known(Activation()).startswith("held back from training; the method may have seen them")

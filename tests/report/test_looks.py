@@ -17,6 +17,7 @@ from onebasin.report.html.charts import Rise, across, line_chart
 from onebasin.report.html.facts import Facts
 from onebasin.report.html.markup import picture, prose, tag
 from onebasin.report.html.page import page
+from onebasin.report.html.words import summary
 from onebasin.report.pictures import INK, PAPER, squashed, ternary
 
 SHARES = [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -139,6 +140,17 @@ def test_no_barrier_is_said_in_words():
     assert "rises by up to 3.00 ± 0.01" in some  # as many places as its error
     assert "at λ = 0.5" in some
     assert "no barrier" not in some
+
+
+@pytest.mark.parametrize(
+    ("height", "error", "verdict"),
+    [(0.02, 0.01, "beyond the error"), (0.021, 0.01, "small beside"), (0.1, 0.01, "lie in different basins"),
+     (0.099, 0.01, "small beside"), (0.0, 0.01, "The models lie in one basin")],
+)  # fmt: skip
+def test_a_barrier_is_judged_by_its_error_and_beside_the_losses(height, error, verdict):
+    """Of models whose losses are one."""
+    found = {**FLAT, "barrier": {"loss": height, "standard_error": error, "share": 0.5}}
+    assert verdict in " ".join(summary(Facts("barrier", ["x", "y"], {"one": found})))
 
 
 # ---- learning

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from helpers.reproducing import GPT2, VIT
+from onebasin import Checkpoint
 from onebasin.reproduce import data
-from onebasin.reproduce.measuring import measure_row
+from onebasin.reproduce.measuring import measure_row, weakest
 from onebasin.reproduce.models import fresh
 from onebasin.reproduce.plan import Row
 from onebasin.reproduce.tables import cells, draw, summary
@@ -80,3 +81,16 @@ def test_models_of_unequal_size(tmp_path, monkeypatch):
     found = measure_row(Row("g", "learned", ("small", "large"), "python", {**LEARN, "weight": {"extra": "shares"}},
                             ("factor",), **FEW), tmp_path, CPU)  # fmt: skip
     assert found["turned"] == {}
+
+
+def test_the_weakest_matrix_stands_beside_the_middle_one(tmp_path):
+    """Of matrices alone: a gain or a bias near zero is no layer that died."""
+    torch.manual_seed(0)
+    model = fresh(GPT2)
+    with torch.no_grad():
+        for name, x in model.named_parameters():
+            x.fill_(1.0 if x.ndim > 1 else 1e-6)
+            if name.endswith("h.1.mlp.c_fc.weight"):
+                x.fill_(0.25)
+    model.save_pretrained(tmp_path)
+    assert weakest(Checkpoint.open(tmp_path)) == pytest.approx(0.25)

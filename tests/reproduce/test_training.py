@@ -64,6 +64,26 @@ def test_models_have_the_sizes_that_were_asked_for(kind):
     assert (config.vocab_size, config.pad_token_id) in ((256, None), (256, 0), (257, None))
 
 
+def test_models_begin_as_their_papers_say():
+    """The ViT: Xavier maps without biases, what is added or read out by a normal of 0.02 that is cut at two.  Decoders
+    with rotary positions: what writes the stream is smaller, as in GPT-2."""
+    torch.manual_seed(0)
+    vit = fresh({**VIT, "width": 64, "heads": 4, "inner": 128})
+    for name, x in vit.state_dict().items():
+        if name.endswith(("cls_token", "position_embeddings", "classifier.weight")):
+            assert 0.015 < float(x.std()) < 0.025, name
+        elif name.endswith("dense.weight") or "query" in name:
+            assert float(x.abs().max()) == pytest.approx(math.sqrt(6 / sum(x.shape)), rel=0.02), name
+        elif name.endswith(("dense.bias", "query.bias", "classifier.bias")):
+            assert not x.any(), name
+    for layers in (1, 8):
+        neox = fresh({**NEOX, "width": 64, "heads": 4, "inner": 128, "layers": layers})
+        sizes = {name: float(x.std()) for name, x in neox.state_dict().items() if x.ndim > 1}
+        inside = "gpt_neox.layers.0.attention"
+        ratio = sizes[f"{inside}.dense.weight"] / sizes[f"{inside}.query_key_value.weight"]
+        assert ratio == pytest.approx((2 * layers) ** -0.5, rel=0.1)
+
+
 def test_pixels_are_scaled_by_what_deviations_can_be():
     """Numbers from 0 to 1 deviate from their mean by a half at most."""
     black, white = (normalised(torch.full((1, 3, 2, 2), value)) for value in (0.0, 1.0))

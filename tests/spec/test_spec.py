@@ -13,6 +13,7 @@ from onebasin.errors import LayoutMismatch, UnclaimedTensor, UnknownArchitecture
 from onebasin.families import Rep
 from onebasin.spec import Axis, Leaf, ModelSpec, View
 from onebasin.spec.checks import check_partition
+from onebasin.spec.pieces import Piece
 
 
 def claim(view: str = "(t k) d", axes: tuple = (("k", 0, 4), ("d", 0, 5)), **picks: int) -> Leaf:
@@ -25,6 +26,18 @@ def test_a_partition_is_accepted_and_tells_the_stored_shape():
     halves = (("k", 0, 1), ("d", 0, 5)), (("k", 1, 4), ("d", 0, 5))
     parts = [claim(t=0), claim(axes=halves[0], t=1), claim(axes=halves[1], t=1)]
     assert check_partition("w", parts) == (8, 5)
+
+
+def test_a_piece_lies_in_the_leaves_that_have_some_of_it():
+    """Of t = 1 and the third k: row two of a leaf that begins at the second k, and none of one that ends there."""
+    layout = View("(t k) d", ("t", "k", "d"), (("t", 2), ("k", 4), ("d", 5)))
+    piece = Piece("w", layout, (("t", 1), ("k", 2)))
+    assert (piece.stored, piece.order, piece.shape) == ("(d)", ("d",), (5,))
+    assert piece.index == (1, 2, slice(None))
+    assert piece.inside(claim(axes=(("k", 1, 4), ("d", 0, 5)), t=1)) == ((slice(0, 5),), (1, slice(None)))
+    assert piece.inside(claim(axes=(("k", 1, 3), ("d", 2, 4)), t=1)) == ((slice(2, 4),), (1, slice(None)))
+    for other in (claim(axes=(("k", 0, 2), ("d", 0, 5)), t=1), claim(axes=(("k", 3, 4), ("d", 0, 5)), t=1), claim(t=0)):
+        assert piece.inside(other) is None
 
 
 @pytest.mark.parametrize(
@@ -144,6 +157,7 @@ def test_unknown_types_and_classes_list_the_known_ones():
     for architectures, found in (
         (["GPT2DoubleHeadsModel"], "GPT2DoubleHeadsModel"),
         (None, "no 'architectures' entry"),
+        ([], "no 'architectures' entry"),
     ):
         with pytest.raises(UnknownArchitecture) as caught:
             lookup("gpt2", architectures)

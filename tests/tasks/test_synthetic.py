@@ -92,3 +92,7 @@ def test_leaves_have_edges_and_flat_regions(tmp_path: Path) -> None:
 def test_no_inputs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadTask, match="No inputs"):
         synthetic_task([Checkpoint.open(gpt2(tmp_path / "m"))], samples=0)
+
+
+def test_one_input_is_enough(tmp_path: Path) -> None:
+    assert len(synthetic_task([Checkpoint.open(vit(tmp_path))], samples=1)) == 1

@@ -67,5 +67,5 @@ def _print(report: dict[str, Any], out: Path) -> None:
     test = report["data"]["test"]
     console.print(f"measured on {test['samples']:,} samples of {test['data']}, which no model was trained on")
     print_scores(report["scores"])
-    console.print(f"merged, by learned alignment: {report['verdict']}", markup=False)
-    console.print(f"{report['conclusion']}\nopen {out / 'report.html'}", markup=False)
+    console.print(f"merged, by learned alignment: {report['verdict']}")
+    console.print(f"{report['conclusion']}\nopen {out / 'report.html'}")

@@ -34,7 +34,7 @@ def duration(seconds: float) -> str:
         return "under 0.1 s"
     for unit, length in (("s", 60), ("min", 60), ("h", 24)):
         if seconds < length:
-            return f"{seconds:.1g} {unit}" if seconds < 10 else f"{round(seconds)} {unit}"
+            return f"{seconds:.1g} {unit}" if seconds < 9.5 else f"{round(seconds)} {unit}"
         seconds /= length
     return f"{seconds:.2g} days"
 

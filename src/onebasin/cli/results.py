@@ -24,7 +24,7 @@ def print_plan(plan: dict[str, Any]) -> None:
     if plan["task"]:
         console.print(f"data: {plan['task']['name']}, {plan['task']['samples']:,} samples")
     for note in plan["notes"]:
-        console.print(one_line(f"note: {note}"), markup=False)
+        console.print(one_line(f"note: {note}"))
     if "heal" in plan:
         heal = plan["heal"]
         cost = f"{heal['steps']:,} steps of {heal['batch']} samples each"
@@ -63,18 +63,18 @@ def print_aligned(report: dict[str, Any]) -> None:
         console.print(f"{'the file' if folder == '.' else folder}: {describe_written(own)}")
     console.print(f"gauge: {report['gauge']}")
     for sentence in describe_merging(report):
-        console.print(sentence, markup=False)
+        console.print(sentence)
     if "verdict" in report:
         if report["scores"] is not None:
             print_scores(report["scores"])
-        console.print(f"merged: {report['verdict']}", markup=False)
+        console.print(f"merged: {report['verdict']}")
 
 
 def print_scores(scores: dict[str, Any]) -> None:
     """Models beside each other on one task."""
     head, *rows = table_of(scores)
     print_table(head, rows, left=[name for name in head if name in ("model", "task")])
-    console.print(note_of(scores), markup=False)
+    console.print(note_of(scores))
 
 
 def print_measured(report: dict[str, Any]) -> None:
@@ -90,10 +90,10 @@ def print_measured(report: dict[str, Any]) -> None:
     head = ("mean loss" if tasks else "loss", "± s.e.", *(m.replace("_", " ") for m in metrics), *tasks)
     print_table((shares, *head), rows)
     for name, part in {MEAN: report, **tasks}.items():
-        console.print(f"{f'{name}: ' if tasks else ''}{_barrier(part)}", markup=False)
+        console.print(f"{f'{name}: ' if tasks else ''}{_barrier(part)}")
     task, samples = report["task"], report["points"][0]["samples"]
     split = f", split {task['split']}" if "split" in task else ""
-    console.print(f"{task['name']}{split}, {samples:,} samples", markup=False)
+    console.print(f"{task['name']}{split}, {samples:,} samples")
 
 
 def _barrier(report: dict[str, Any]) -> str:

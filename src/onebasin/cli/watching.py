@@ -89,7 +89,7 @@ def watch(options: Watching) -> Iterator[tuple[Watch, Callback]]:
     told = [tracker(name) for name in options.log_to or ()]
 
     def line(text: str) -> None:
-        messages.print(text, markup=False, soft_wrap=True)
+        messages.print(text, soft_wrap=True)
 
     def warn(text: str) -> None:
         watched.file(stamped(f"warning: {text}"))

@@ -38,7 +38,7 @@ class Teacher(nn.Module):
         """What they say together at λ, like the logits with probabilities in their place; or a matrix of cosines."""
         device = next(iter(inputs.values())).device
         given = cast(inputs, self, device)
-        with torch.autocast(device.type, self.dtype or torch.bfloat16, enabled=self.dtype is not None):
+        with torch.autocast(device.type, self.dtype, enabled=self.dtype is not None):
             outputs = [end(**given, **self.extra) for end in self.ends]
         return together(outputs, given, share, self.kind)
 

@@ -38,9 +38,6 @@ class Moment:
     def __add__(self, other: Moment) -> Moment:
         return Moment(self.cross + other.cross, self.gram_a + other.gram_a, self.gram_b + other.gram_b)
 
-    def __mul__(self, weight: float) -> Moment:
-        return Moment(weight * self.cross, weight * self.gram_a, weight * self.gram_b)
-
 
 @dataclass(frozen=True)
 class Overlap:
@@ -83,9 +80,6 @@ class Moments:
         for rep, moment in other.of.items():
             both[rep] = both[rep] + moment if rep in both else moment
         return Moments(both)
-
-    def __mul__(self, weight: float) -> Moments:
-        return Moments({rep: moment * weight for rep, moment in self.of.items()})
 
     @classmethod
     def stack(cls, fibred: Sequence[Moments]) -> Moments:

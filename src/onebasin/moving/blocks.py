@@ -130,7 +130,7 @@ class Block(nn.Module):
     def run(self, theta: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         """The same with θ that is there already."""
         device = next(iter(theta.values())).device.type
-        with torch.autocast(device, self.narrow or torch.bfloat16, enabled=self.narrow is not None):
+        with torch.autocast(device, self.narrow, enabled=self.narrow is not None):
             return functional_call(self._module[0], {f"module.{own}": x for own, x in theta.items()}, args, kwargs)
 
 

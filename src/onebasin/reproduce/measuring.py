@@ -54,7 +54,7 @@ def measure_row(row: Row, out: Path, device: torch.device, tick: Tick = silent) 
 
 def weakest(model: Checkpoint) -> float:
     """The smallest matrix of a model against the middle one, by the size of entries: near zero where a layer died."""
-    matrices = [model[name] for name, leaf in model.spec.leaves.items() if len(leaf.shape) > 1]
+    matrices = [model[name] for name, leaf in model.spec.leaves.items() if len(model.spec.keys[leaf.key]) > 1]
     sizes = [float(x.square().mean().sqrt()) for x in matrices]
     return min(sizes) / median(sizes)
 
