@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,19 @@ def same(x: Aligned, y: Aligned) -> bool:
 def stop_at(step: int, how: signal.Signals, progress) -> None:
     if progress.step >= step:
         os.kill(os.getpid(), how)
+
+
+def test_seconds_are_those_since_the_run_began_with_those_before(root, tmp_path):
+    """Of a run that goes on, those of its first part count, too."""
+    began = time.perf_counter()
+    with pytest.raises(Stopped):
+        run(root, NAME, tmp_path, partial(stop_at, 5, signal.SIGTERM), steps=8, eval_every=2)
+    before = load_state(tmp_path)[1]["seconds"]
+    whole = run(root, NAME, tmp_path, steps=8, eval_every=2).course["learning"]["history"]
+    taken = [point["seconds"] for point in whole]
+    assert 0 < before < time.perf_counter() - began
+    assert taken == sorted(taken)
+    assert before < taken[-1] < time.perf_counter() - began
 
 
 # ---- taken up again
