@@ -29,5 +29,5 @@ def test_every_weight_is_moved_once(tmp_path, monkeypatch, model_type):
 
     file, most = write("kept")
     assert most == 1
-    monkeypatch.setattr(apply, "Recent", lambda: Recent(most=0))
+    monkeypatch.setattr(apply, "RECENT", Recent(most=0))
     assert write("made anew") == (file, 2)

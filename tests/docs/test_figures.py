@@ -52,7 +52,7 @@ def test_the_estimate_of_memory_is_near_what_was_measured():
     assert len(models) == 4
     for row in models:
         assert 0.75 < row["peak over foretold"] < 1.25
-        assert row["largest tensor in matching attention, D·D"] <= 2 < measured["heads"]
+        assert row["largest tensor in head matching, D·D"] <= 2 < measured["heads"]
 
 
 def test_the_page_on_certificates_quotes_what_was_measured():

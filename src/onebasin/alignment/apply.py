@@ -14,6 +14,8 @@ from onebasin.checkpoint.recent import Recent
 from onebasin.maps import Map
 from onebasin.spec import Leaf, ModelSpec
 
+RECENT = Recent()  # of all models together, so that memory does not grow with their number
+
 
 def move(spec: ModelSpec, leaf: Leaf, tensor: Tensor, maps: Mapping[str, Map], *, skip: int | None = None) -> Tensor:
     """Act on every axis of one leaf but `skip`: inside the fibres first, then on the bases that carry them."""
@@ -37,7 +39,7 @@ def moved_by(checkpoint: Checkpoint, maps: Mapping[str, Map]) -> Checkpoint:
 
     What a gauge puts into biases is made with the moved weights, so these are kept for a while.
     """
-    recent, spec = Recent(), checkpoint.spec
+    spec, own = checkpoint.spec, object()
 
     @cache
     def placed(device: torch.device) -> dict[str, Map]:
@@ -48,7 +50,7 @@ def moved_by(checkpoint: Checkpoint, maps: Mapping[str, Map]) -> Checkpoint:
         return move(spec, leaf, tensor, placed(tensor.device))
 
     def kept(leaf: Leaf) -> Tensor:
-        return recent.take((leaf.name, checkpoint.store.device), partial(moved, leaf))
+        return RECENT.take((own, leaf.name, checkpoint.store.device), partial(moved, leaf))
 
     touched = {leaf.name: leaf for space in maps for leaf in spec.touching[space]}
     biased = {linear.weight for linear in spec.linears.values() if linear.bias is not None}
