@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _compact import RESULTS, write
+from _compact import RESULTS
 from matching import SHARED
 
 NEEDS = (SHARED / "real", SHARED / "data")
@@ -79,10 +79,9 @@ def measure() -> dict[str, Any]:
 def keep(results: dict[str, Any], name: str) -> None:
     """What is measured is not lost: the file holds it at once."""
     print(name, json.dumps(results["rows"][name]), file=sys.stderr, flush=True)
-    if not TINY:
-        from run import surroundings
+    from run import keep as write_so_far
 
-        write(KEPT, {**surroundings("embedders"), "results": results})
+    write_so_far("embedders", results)
 
 
 def sentences() -> dict[str, list[tuple[int, str]]]:

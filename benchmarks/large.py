@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +84,17 @@ print(json.dumps({"exit": code, "seconds": round(seconds, 1), "host GB": round(p
 
 
 def measure() -> dict[str, Any]:
-    """One size after the other; what this run leaves out is kept from the one before."""
+    """One size after the other; what this run leaves out is kept from the one before, and written at once."""
+    from run import keep
+
     wanted = os.environ.get("ONEBASIN_SIZES", ",".join(SIZES)).split(",")
     pairs = os.environ.get("ONEBASIN_PAIRS", "random,planted").split(",")
     found: dict[str, Any] = {"device": device(), "sweeps": 5, **kept("large")}
     for name in wanted:
-        new = measure_pages(name) if name == PAGES else measure_size(name, pairs)
-        found[name] = {**found.get(name, {}), **new}
+        for new in measure_pages(name) if name == PAGES else measure_size(name, pairs):
+            found[name] = {**found.get(name, {}), **new}
+            print(json.dumps({name: new}), file=sys.stderr, flush=True)
+            keep("large", found)
     return found
 
 
@@ -106,37 +111,36 @@ def device() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
 
 
-def measure_size(name: str, pairs: list[str]) -> dict[str, Any]:
-    """The pairs, each printed at once, for a run that is cut short."""
+def measure_size(name: str, pairs: list[str]) -> Iterator[dict[str, Any]]:
+    """The number of parameters, then the pairs."""
     config = small(SIZES[name]) if TINY else SIZES[name]
     with tempfile.TemporaryDirectory(prefix="onebasin-large-") as folder:
         a, b, out = (Path(folder, x) for x in ("a", "b", "out"))
         Path(folder, "tiny").mkdir()
         for seed, side in enumerate("ab"):
             write_random(Path(folder, "tiny", side), small(SIZES[name]), seed=seed)
-        found: dict[str, Any] = {"parameters": write_random(a, config, seed=0)}
+        yield {"parameters": write_random(a, config, seed=0)}
         kind = "random"
         for pair in pairs:
             shutil.rmtree(out, ignore_errors=True)
             if pair == "planted":
                 shutil.rmtree(b, ignore_errors=True)
-                kind, found[pair] = pair, planted(a, b, out)
+                kind = pair
+                yield {pair: planted(a, b, out)}
             else:
                 if not b.exists():
                     write_random(b, config, seed=1)
                 label, more = (pair, ()) if pair == "random" else (f"{kind}, {pair}", memory(pair))
-                found[label] = align(a, b, out, *more)
-            print(json.dumps({name: found}), file=sys.stderr, flush=True)
-        return found
+                yield {label: align(a, b, out, *more)}
 
 
 def memory(most: str) -> tuple[str, ...]:
     return "--memory", f"gpu={most},host={most}"
 
 
-def measure_pages(name: str) -> dict[str, Any]:
+def measure_pages(name: str) -> Iterator[dict[str, Any]]:
     """What one layer more takes, and what all of them would."""
-    layers, found = SIZES[name]["num_hidden_layers"], {}
+    layers, seconds = SIZES[name]["num_hidden_layers"], []
     for few in (1, 2):
         config = {**(small(SIZES[name]) if TINY else SIZES[name]), "num_hidden_layers": few}
         with tempfile.TemporaryDirectory(prefix="onebasin-large-") as folder:
@@ -145,11 +149,12 @@ def measure_pages(name: str) -> dict[str, Any]:
             for seed, (side, model) in enumerate((("a", a), ("b", b))):
                 write_random(Path(folder, "tiny", side), small(SIZES[name]), seed=seed)
                 parameters = write_random(model, config, seed=seed)
-            found[f"{few} layers"] = {"parameters": parameters, **align(a, b, out)}
-            print(json.dumps({name: found}), file=sys.stderr, flush=True)
-    one, two = (found[f"{few} layers"]["seconds"] for few in (1, 2))
+            found = align(a, b, out)
+            seconds.append(found["seconds"])
+            yield {f"{few} layers": {"parameters": parameters, **found}}
+    one, two = seconds
     whole = (one + (layers - 1) * (two - one)) / 60
-    return {**found, "a page, seconds": round(two - one, 1), f"{layers} layers, minutes foretold": round(whole, 1)}
+    yield {"a page, seconds": round(two - one, 1), f"{layers} layers, minutes foretold": round(whole, 1)}
 
 
 def small(config: dict[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,12 @@ def surroundings(name: str) -> dict[str, Any]:
     }
 
 
+def keep(name: str, results: dict[str, Any]) -> None:
+    """Write what is measured so far: a run that is cut short loses nothing."""
+    if not os.environ.get("ONEBASIN_TINY"):
+        write(RESULTS / f"{name}.json", {**surroundings(name), "results": results})
+
+
 def run(name: str) -> bool:
     """Measure one benchmark and write its file; False where something it needs is absent."""
     benchmark = importlib.import_module(name)
