@@ -21,7 +21,7 @@ def test_the_table_of_embedding_models():
 @pytest.mark.page
 def test_the_table_of_skip_connections():
     lines = [
-        f"| {name} | {min(each):.2f} | {sum(each) / len(each):.2f} | {max(each):.2f} |"
+        f"| {name} | {min(each):z.2f} | {sum(each) / len(each):z.2f} | {max(each):z.2f} |"
         for name, each in results("embedders")["streams"].items()
     ]
     header = "| coordinates of B | lowest | mean | highest |\n"
