@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from onebasin.checkpoint.recent import Recent
+from onebasin.checkpoint.recent import FEW, Recent
 
 
 def test_the_last_ones_are_kept_within_the_bound():
@@ -35,6 +35,14 @@ def test_the_last_ones_are_kept_within_the_bound():
     take("x", 4)  # larger than all there is room for
     take("x", 4)
     assert made == list("abcdbxx")
+
+
+def test_they_are_few_however_small():
+    recent = Recent()
+    for i in range(3 * FEW):
+        recent.take(i, lambda: torch.ones(1))
+        assert len(recent.kept) == min(i + 1, FEW)
+    assert [*recent.kept] == [*range(2 * FEW, 3 * FEW)]
 
 
 def test_one_that_is_in_the_making_is_waited_for():

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST = 2**28  # bytes
+MOST, FEW = 2**28, 32  # bytes, and tensors
 
 
 @dataclass
 class Recent:
-    """The last tensors that were made, `most` bytes of them; one that is in the making is waited for.
+    """The last few tensors that were made, `most` bytes of them; one that is in the making is waited for.
 
     They are not to be changed in place.
     """
@@ -51,8 +51,8 @@ class Recent:
         with self.lock:
             made = [(name, x.result().nbytes) for name, x in self.kept.items() if x.done() and not x.exception()]
             total = sum(nbytes for _, nbytes in made)
-            for name, nbytes in made:
-                if total <= self.most:
+            for i, (name, nbytes) in enumerate(made):
+                if total <= self.most and len(made) - i <= FEW:
                     break
                 total -= nbytes
                 del self.kept[name]
