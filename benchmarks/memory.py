@@ -87,15 +87,16 @@ def watched_align(folder: Path, width: int) -> dict[str, float]:
     from onebasin.cli import main
     from onebasin.match import ascent
 
-    largest = {"heads": 0.0}
+    largest = 0.0
 
     class Watch(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal largest
             out = func(*args, **(kwargs or {}))
             for made in tree_leaves(out):
                 if isinstance(made, torch.Tensor):
                     size = made.untyped_storage().nbytes() / (8 * width * width)
-                    largest["heads"] = max(largest["heads"], size)
+                    largest = max(largest, size)
             return out
 
     def watching(function: Any) -> Any:
@@ -112,7 +113,7 @@ def watched_align(folder: Path, width: int) -> dict[str, float]:
     except SystemExit as done:
         if done.code:
             raise
-    return {"peak": peak(), **largest}
+    return {"peak": peak(), "heads": largest}
 
 
 def peak() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import pytest
 
 from helpers.made_up import (
@@ -36,5 +38,8 @@ FACTS = {
 @pytest.mark.page
 @pytest.mark.parametrize("name", FACTS)
 def test_a_report_is_drawn_as_it_was(name):
+    """But for the style sheet, which is a file of its own."""
     REPORTS.mkdir(exist_ok=True)
-    check_page(REPORTS / f"{name}.html", page(FACTS[name]))
+    head, style, body = page(FACTS[name]).partition((files("onebasin.report.html") / "style.css").read_text("utf-8"))
+    assert style
+    check_page(REPORTS / f"{name}.html", head + body)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from huggingface_hub import StateDictSplit
     from torch import Tensor
 
-PATTERN = "model{suffix}.safetensors"  # as transformers names its files
 FORMAT: Mapping[str, str] = {"format": "pt"}
 """The metadata without which transformers refuses a safetensors file."""
 
@@ -93,6 +92,7 @@ def write_folder(
 def shards(tensors: Sequence[Planned], max_shard_size: int | str) -> StateDictSplit:
     """Which tensor goes into which file."""
     from huggingface_hub import split_state_dict_into_shards_factory
+    from huggingface_hub.constants import SAFETENSORS_WEIGHTS_FILE_PATTERN
 
     size = bytes_of(str(max_shard_size))
     if size is None:
@@ -101,7 +101,7 @@ def shards(tensors: Sequence[Planned], max_shard_size: int | str) -> StateDictSp
     return split_state_dict_into_shards_factory(
         {tensor.name: tensor for tensor in tensors},
         get_storage_size=lambda tensor: tensor.nbytes,
-        filename_pattern=PATTERN,
+        filename_pattern=SAFETENSORS_WEIGHTS_FILE_PATTERN,
         max_shard_size=size,
     )
 

@@ -49,7 +49,7 @@ def polar(matrix: Tensor, near: Tensor | None = None) -> Tensor:
         near: (..., m, n).
 
     Cost: one SVD, O(m n min(m, n)); a second one where rank is lacking and `near` is given.  On a GPU, where an SVD
-        takes seconds, that of `by_newton` for square matrices of full rank, if no gradient is asked for.
+        is slow, that of `by_newton` for square matrices of full rank, if no gradient is asked for.
     Failure: without `near`, not unique if a singular value is zero.  The gradient is infinite where two singular values
         add up to zero; it is finite everywhere else, also where they coincide.
 
