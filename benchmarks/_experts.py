@@ -133,7 +133,8 @@ DUAL: dict[str, Any] = {
     "steps": 4 if TINY else 1000,
     "eval_every": 2 if TINY else 50,
 }
-GAINS = {"learn": ["residual", "qk", "ov", "gains"]}
+MAPS = {"learn": ["residual", "qk", "ov"]}
+GAINS = {"learn": [*MAPS["learn"], "gains"]}
 
 
 def course(steps: int, batch: int, lr: float, decay: float, **more: Any) -> dict[str, Any]:
@@ -157,10 +158,10 @@ EXPERTS = {
     "images": Pair(
         ("first", "second"), write_images, fresh_images, named("images", "npz"),
         course(3000, 256, 1e-3, 0.05, augment=True),
-        {**DUAL, **GAINS, **small(128), "augment": True}, {"train": 100 if TINY else 25_000},
+        {**DUAL, **GAINS, **small(128), "augment": True}, {"train": 100 if TINY else 24_800},
     ),
     "topics": Pair(
         ("first", "second"), write_topics, fresh_topics, named("labelled", "csv"), course(1500, 64, 5e-4, 0.05),
-        {**DUAL, **small(128)}, {"length": 64},
+        {**DUAL, **MAPS, **small(128)}, {"length": 64},
     ),
 }  # fmt: skip

@@ -8,6 +8,7 @@ as their mean:
     weight; auto        aligned by weights; by `auto`, without data; then averaged
     aligned             `dual` with gains (of BERT, which has none to learn, without) on both training tasks, 1,000
                         steps, then averaged: the weights of A and B are only turned
+    aligned, shares     the same, and rows and columns of every tensor learn shares of their own
     X, then N           N steps of ordinary training on both training tasks, from row X: `onebasin merge --heal`
     from nothing, N     the same from random weights
 
@@ -41,14 +42,21 @@ NEEDS = (SHARED / "data",)
 SETTINGS = os.environ.get("ONEBASIN_SETTINGS", ",".join(EXPERTS)).split(",")
 SEEDS = [int(x) for x in os.environ.get("ONEBASIN_SEEDS", "0" if TINY else "0,1,2").split(",")]
 SECONDS = float(os.environ.get("ONEBASIN_SECONDS", "inf"))
-STEPS = (2, 4) if TINY else (300, 1000, 3000)  # of training after a merge, and of what it is compared with
+STEPS = (2, 4) if TINY else (300, 1000, 2500)  # of training after a merge, and of what it is compared with
 PLAIN, ALIGNED, NOTHING, ENSEMBLE = "plain average", "aligned", "from nothing", "ensemble"
-ROWS = [
-    "A", "B", PLAIN, ENSEMBLE, "weight", "auto", ALIGNED,
-    *(f"{start}, then {steps}" for start in (ALIGNED, "A", "B", PLAIN) for steps in STEPS),
-    *(f"{NOTHING}, {steps}" for steps in STEPS),
-]  # fmt: skip
+WITH_SHARES = f"{ALIGNED}, shares"
 STARTS = ("A", "B", PLAIN, ALIGNED)
+
+
+def rows() -> list[str]:
+    """All of them, shorter trainings first: a run that is cut short has whole curves up to a point."""
+    found = ["A", "B", PLAIN, ENSEMBLE, "weight", ALIGNED, "auto", WITH_SHARES]
+    for steps in STEPS:
+        found += [*(f"{start}, then {steps}" for start in STARTS), f"{NOTHING}, {steps}"]
+    return found
+
+
+ROWS = rows()
 RATE = 0.3  # of the learning rate that the experts were trained with, for training that goes on
 BEGUN = time.monotonic()
 
@@ -156,10 +164,15 @@ class Experiment:
         ways: dict[str, dict[str, Any]] = {
             "weight": {"method": "weight"},
             "auto": {"method": "auto", "learned": {"seed": self.seed}},
-            ALIGNED: {"method": "learned", "task": self.tasks("train"), **self.sizes("train"),
-                      "learned": {**self.pair.learned, "seed": self.seed}},
-        }  # fmt: skip
+            ALIGNED: self.dual(),
+            WITH_SHARES: self.dual("shares"),
+        }
         onebasin.merge(models, **ways[name], device=self.device).save(out)
+
+    def dual(self, *more: str) -> dict[str, Any]:
+        """Learned on both training tasks; `more` are groups that learn, too."""
+        learned = {**self.pair.learned, "learn": [*self.pair.learned["learn"], *more], "seed": self.seed}
+        return {"method": "learned", "task": self.tasks("train"), **self.sizes("train"), "learned": learned}
 
     def train(self, start: Path, names: tuple[str, ...], out: Path, more: dict[str, Any]) -> None:
         """Ordinary training on some of the training tasks."""
@@ -236,11 +249,16 @@ def cost(folder: Path, row: str) -> float:
     if row.startswith(NOTHING):
         return float(row.rpartition(" ")[2])
     spent = float(steps) if steps else 0.0
-    if start in (ALIGNED, "auto", "weight"):
-        aligning, training = read(folder, start), read(folder, f"A, then {STEPS[-1]}")
-        known = aligning is not None and training is not None
-        spent += aligning["made in"] / training["made in"] * STEPS[-1] if known else float("nan")
+    if start in (ALIGNED, WITH_SHARES, "auto", "weight"):
+        aligning = read(folder, start)
+        spent += float("nan") if aligning is None else aligning["made in"] / seconds_of_step(folder)
     return spent
+
+
+def seconds_of_step(folder: Path) -> float:
+    """Of training on both tasks: the longest training of A that there is."""
+    trained = [(x, steps) for steps in STEPS if (x := read(folder, f"A, then {steps}"))]
+    return trained[-1][0]["made in"] / trained[-1][1] if trained else float("nan")
 
 
 def draw(found: dict[str, Any], file: Path) -> None:
