@@ -19,12 +19,15 @@ experts were there, in steps of training of the same setting, by the seconds of 
     ONEBASIN_SETTINGS=text ONEBASIN_SEEDS=0 ONEBASIN_SECONDS=500 python benchmarks/run.py worth
 
 What is done is kept in the folder .worth beside this file, row by row: type the same again to go on, and with
-ONEBASIN_SECONDS no row is begun after that time.  Without the folder it begins anew.  ONEBASIN_TINY=1 takes small
+ONEBASIN_SECONDS no row is begun after that time.  Settings and seeds can run side by side in processes of their own,
+once the data are there (ONEBASIN_SECONDS=0 writes them alone); every run writes the result from all that is there.
+Without the folder it begins anew.  ONEBASIN_TINY=1 takes small
 models and few steps, to try the file on any machine.
 """
 
 import json
 import os
+import re
 import shutil
 import statistics
 import sys
@@ -262,22 +265,36 @@ def seconds_of_step(folder: Path) -> float:
 
 
 def draw(found: dict[str, Any], file: Path) -> None:
-    """Mean loss against cost, one panel a setting, one line a start."""
+    """Mean loss against cost, one panel a setting: a line for every start, a star for every other merge."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullLocator
 
     with rc_context({"svg.hashsalt": "onebasin", "svg.fonttype": "none", "text.parse_math": False}):
-        figure = Figure(figsize=(5 * len(found), 4), layout="constrained")
+        ticks = [0, *STEPS[:2], 2 * STEPS[-1]]
+        figure = Figure(figsize=(4.5 * len(found), 4.5), layout="constrained")
         panels = figure.subplots(1, len(found), squeeze=False)[0]
         for axes, (setting, rows) in zip(panels, found.items(), strict=True):
-            for start in (ALIGNED, "A", "B", PLAIN, NOTHING):
-                line = [row for name, row in rows.items() if name == start or name.startswith(f"{start}, ")]
-                line.sort(key=lambda row: row["cost"])
-                errors = [row["loss"]["standard error"] or 0 for row in line]
-                axes.errorbar([row["cost"] for row in line], [row["loss"]["mean"] for row in line], errors,
-                              marker="o", capsize=3, label=start)  # fmt: skip
+            for start in (*STARTS, NOTHING):
+                names = [x for x in rows if x == start or re.match(rf"{start}, (then )?\d", x)]
+                put(axes, rows, names, start, marker="o")
+            for name in ("weight", "auto", WITH_SHARES):
+                put(axes, rows, [name] if name in rows else [], name, marker="*", markersize=12, linestyle="")
             if ENSEMBLE in rows:
                 axes.axhline(rows[ENSEMBLE]["loss"]["mean"], linestyle="--", color="gray", label=ENSEMBLE)
-            axes.set(title=setting, xlabel="cost after the experts, in steps of training", ylabel="mean loss")
-            axes.legend(fontsize="small")
+            axes.set(title=setting, xlabel="cost after the experts, in steps of training", ylabel="mean loss, nats")
+            axes.set_xscale("symlog", linthresh=STEPS[0])
+            axes.set_xticks(ticks, ticks)
+            axes.set_yscale("log")
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter("{x:g}")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=9, fontsize="small")
         figure.savefig(file, metadata={"Date": None})
+
+
+def put(axes: Any, rows: dict[str, Any], names: list[str], label: str, **look: Any) -> None:
+    """Points of these rows in the order of their costs, as one line."""
+    line = sorted((rows[name] for name in names), key=lambda row: row["cost"])
+    costs, losses = [row["cost"] for row in line], [row["loss"]["mean"] for row in line]
+    axes.errorbar(costs, losses, [row["loss"]["standard error"] or 0 for row in line], capsize=3, label=label, **look)
