@@ -8,8 +8,9 @@ tensor of each, and writes both.  "merged, aligned" writes B moved by a random s
 average of it and A; "reordered" by maps that only reorder and scale, "rotated" by rotations of the stream as well, of
 which the float64 products are most of the work where there is no GPU; "merged" alone is the average of A and B as they
 are, twice.  Every run is a process of its own; the files were read and written before, and the disk is idle when it
-begins.  Seconds are without imports and the start of a device; runs take turns, ratios are those of medians.  Host
-memory is that of the process less mapped files.
+begins.  Seconds are without imports, the start of a device and its libraries, and the drawing of that symmetry, which a
+method has found before; runs take turns, ratios are those of medians.  Host memory is that of the process less mapped
+files.
 """
 
 import json
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,24 +110,37 @@ def merged(folder: Path) -> None:
             FactorPath(a, b).at(0.5).save(folder / "out" / name)
 
 
-def aligned(folder: Path, *, rotated: bool) -> None:
+def aligned(folder: Path, known: Any) -> None:
+    """`known` moves B; found by a method, so that it is there before."""
     import torch
 
-    from onebasin import Alignment, Checkpoint
+    from onebasin import Alignment
     from onebasin.ensemble.aligned import Aligned, Move
-    from onebasin.ensemble.ensemble import Ensemble
-    from onebasin.families import MONOMIAL
     from onebasin.match.room import Memory
 
-    ensemble = Ensemble.of([Checkpoint.open(folder / side) for side in "ab"])
-    known = Alignment.random(ensemble.spec, 3)
-    if not rotated:
-        known = known.only(*(space for space in known if known[space].family <= MONOMIAL))
+    ensemble = ensemble_of(folder)
     found = Aligned(ensemble, (Move(Alignment.identity(ensemble.spec), stays=True), Move(known)))
     where = torch.device(place())
     with ensemble.resting(where, Memory().room(where, ensemble.spec)):  # as the command does
         found.models[1].save(folder / "out" / "a")
         found.merged().save(folder / "out" / "b")
+
+
+def ensemble_of(folder: Path) -> Any:
+    from onebasin import Checkpoint
+    from onebasin.ensemble.ensemble import Ensemble
+
+    return Ensemble.of([Checkpoint.open(folder / side) for side in "ab"])
+
+
+def symmetry(folder: Path, *, rotated: bool) -> Any:
+    """A random one; where nothing is rotated, of the spaces that are only reordered and scaled."""
+    from onebasin import Alignment
+    from onebasin.families import MONOMIAL
+
+    spec = ensemble_of(folder).spec
+    known = Alignment.random(spec, 3)
+    return known if rotated else known.only(*(space for space in known if known[space].family <= MONOMIAL))
 
 
 def place() -> str:
@@ -142,7 +157,8 @@ def timed(way: str, folder: Path) -> dict[str, float]:
     from onebasin import Checkpoint
 
     Checkpoint.open(folder / "a")  # imports the rest of what is used, so that no import is timed
-    torch.zeros(1, device=place())  # nor the start of the device
+    one = torch.eye(2, dtype=torch.float64, device=place())
+    torch.linalg.inv(one).mm(one)  # nor the start of the device and of its libraries
 
     peak, done = [0], threading.Event()
 
@@ -151,10 +167,12 @@ def timed(way: str, folder: Path) -> dict[str, float]:
             text = Path("/proc/self/status").read_text()
             peak[0] = max(peak[0], int(text.split("RssAnon:")[1].split()[0]) * 1024)
 
+    simple = {"bare": bare, "merged": merged}.get(way)
+    write = simple or partial(aligned, known=symmetry(folder, rotated=way == "rotated"))
     threading.Thread(target=watch, daemon=True).start()
     (folder / "out").mkdir()
     began = time.perf_counter()
-    {"bare": bare, "merged": merged}.get(way, lambda x: aligned(x, rotated=way == "rotated"))(folder)
+    write(folder)
     seconds = time.perf_counter() - began
     done.set()
     return {"seconds": seconds, "host GB": peak[0] / 1e9}
