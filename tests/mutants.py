@@ -344,20 +344,29 @@ def fate(mutant: Mutant, tests: list[str], source: Path, budget: float, failing:
     A test that fails without the mutant, too, kills nothing: it joins the `failing` ones, and the others are tried."""
     file, original = source / mutant.file.relative_to(PACKAGE.parent), mutant.file.read_bytes()
     file.write_bytes(original[: mutant.start] + mutant.new.encode() + original[mutant.end :])
+    asked = [*(f"--deselect={x}" for x in sorted(failing)), *tests]
     try:
-        code = outcome(source, [*(f"--deselect={x}" for x in sorted(failing)), *tests], budget) if tests else 0
+        code = outcome(source, asked, budget) if tests else 0
     finally:
         shutil.copy2(mutant.file, file)  # with its time, so that its bytecode is good again
     if code == 0:
         return "survived"
-    failed = [(source / NOTE).read_text(encoding="utf-8")] if code == 1 else tests
-    if outcome(source, failed, budget) == 0:
+    failed = [noted(source)] if code == 1 else asked
+    alone = outcome(source, failed, budget)
+    if alone == 0:
         return "timed out" if code is None else "killed"
-    if code != 1:  # these tests do not end, or not even begin, without the mutant either
+    if alone == pytest.ExitCode.USAGE_ERROR:
+        raise SystemExit(f"a test that {DATABASE.name} knows is no more: remove that file, and begin again")
+    if 1 not in (code, alone):  # these tests do not end, or not even begin, without the mutant either
         return "survived"
-    say(f"fails without a mutant, and is left out: {failed[0]}")
-    failing.add(failed[0])
+    failing.add(failed[0] if code == 1 else noted(source))
+    say(f"fails without a mutant, and is left out: {', '.join(sorted(failing))}")
     return fate(mutant, tests, source, budget, failing)
+
+
+def noted(source: Path) -> str:
+    """The test that failed last on this copy."""
+    return (source / NOTE).read_text(encoding="utf-8")
 
 
 def copy_of_source(folder: Path) -> Path:

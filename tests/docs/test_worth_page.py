@@ -40,7 +40,9 @@ def test_the_table_of_training_that_goes_on(setting):
     steps, found = results("worth")["steps of training after"], results("worth")[setting]
     lines = []
     for start in STARTS:
-        rows = [found.get(f"{start}, {then}{n}") for then in ("" if start == "from nothing" else "then ",) for n in steps]
+        rows = [
+            found.get(f"{start}, {then}{n}") for then in ("" if start == "from nothing" else "then ",) for n in steps
+        ]
         cells = [f"{pair(row['loss'])} ({row['accuracy']['mean']:.3f})" if row else "" for row in rows]
         lines.append(f"| {start} | {' | '.join(cells)} |")
     header = f"| {setting}, trained on from | {' | '.join(f'{n:,} steps' for n in steps)} |\n|---|---|---|---|\n"

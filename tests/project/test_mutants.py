@@ -201,6 +201,18 @@ def test_a_test_that_fails_without_the_mutant_is_left_out(tried, without, then, 
     assert failing == {"test 1"}
 
 
+def test_where_nothing_can_be_collected_a_test_that_fails_anyway_is_left_out_too(tried):
+    found, _, asked, failing = tried(2, 1, 2, 0)
+    assert found == "killed"
+    assert failing == {"test 2"}
+    assert asked[2:] == [["--deselect=test 2", "all"]] * 2
+
+
+def test_a_test_that_is_no_more_ends_the_run(tried):
+    with pytest.raises(SystemExit, match="is no more"):
+        tried(1, 4)
+
+
 @pytest.mark.parametrize(("seconds", "spent"), [(-1.0, True), (60.0, False)])
 def test_no_test_begins_when_the_time_is_spent(tmp_path, seconds, spent):
     budget, session = mutants.Budget(seconds, tmp_path / "note"), SimpleNamespace(shouldstop=False)
