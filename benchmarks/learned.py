@@ -216,12 +216,12 @@ def start_of(folder: Path, name: str, method: str) -> Path:
     return (folder if TINY else KEPT) / f"{name}-{method}"
 
 
-def opened(folder: Path, name: str) -> tuple[Any, Any, Any, Any]:
+def opened(folder: Path, name: str, models: str = "zoo") -> tuple[Any, Any, Any, Any]:
     """A, B, the training task and the test task."""
     from onebasin import Checkpoint
     from onebasin.tasks import load_task
 
-    a, b = (Checkpoint.open(folder / "zoo" / f"{name}-{side}") for side in (0, 1))
+    a, b = (Checkpoint.open(folder / models / f"{name}-{side}") for side in (0, 1))
     kind = name.split("-")[0]
     samples, length = TEST[kind]
     images = {"samples": 1500 if TINY else 50_000} if kind == "vit" else {}

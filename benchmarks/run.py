@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 SCRIPTS = ("run", "statements", "zoo")  # what is here besides benchmarks
 # No result of theirs is committed yet.
-AHEAD = ("ancestors", "blocks", "width")
+AHEAD = ("ancestors", "blocks", "same_data", "width")
 PACKAGES = ("torch", "transformers", "safetensors", "numpy", "scipy")
 
 
