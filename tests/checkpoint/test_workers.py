@@ -23,7 +23,12 @@ from onebasin.paths import FactorPath
 @pytest.fixture
 def at_once(monkeypatch):
     """Make so many tensors at once, of so many bytes."""
-    return lambda workers, most=2**20: monkeypatch.setitem(AT_ONCE, "cpu", (workers, most))
+
+    def bound(workers: int, most: int = 2**20) -> None:
+        monkeypatch.setitem(AT_ONCE, "cpu", workers)
+        monkeypatch.setattr(shard, "EACH", most // workers)
+
+    return bound
 
 
 class Busy:

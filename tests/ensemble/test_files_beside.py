@@ -48,7 +48,9 @@ def test_not_to_say_it_is_to_say_the_default(found, key, default):
     silent = {file: {"size": 8}}
     assert found(silent, {file: {"size": 8, key: default}}) == []
     assert found({file: {"size": 8, key: default}}, silent) == []
-    assert found(silent, {file: {"size": 8, key: not default}}) == [(f"preprocessing: {key}", default, not default, True)]
+    assert found(silent, {file: {"size": 8, key: not default}}) == [
+        (f"preprocessing: {key}", default, not default, True)
+    ]
     assert found({file: {}}, {file: {key: not default}}) == []  # who says nothing at all differs in nothing
 
 

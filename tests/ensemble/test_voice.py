@@ -40,9 +40,7 @@ SPECIAL, TEMPLATE, SETTINGS, CUT = READERS
 def test_settings_of_generation_differ_where_they_say_something_else(said):
     assert said(SETTINGS, {GENERATION: {"top_k": 5}}, {GENERATION: {"top_k": 5}}) == []
     assert said(SETTINGS, {}, {GENERATION: {"top_k": 5, "transformers_version": "9"}}) == []
-    assert said(SETTINGS, {}, {GENERATION: {"top_k": 6, "seed": 1}}) == [
-        ("top_k 5, seed None", "top_k 6, seed 1")
-    ]
+    assert said(SETTINGS, {}, {GENERATION: {"top_k": 6, "seed": 1}}) == [("top_k 5, seed None", "top_k 6, seed 1")]
 
 
 def test_tokens_are_compared_by_name(said):
@@ -86,9 +84,7 @@ def test_how_text_is_cut_is_compared_without_numbers(said):
     assert said(CUT, tokens("a", "b"), tokens("b", "a")) == []
     assert said(CUT, {}, tokens("b", "a", decoder={"type": "x"})) == []
     for part in ("normalizer", "pre_tokenizer"):
-        assert said(CUT, {}, tokens("b", "a", **{part: {"type": "x"}})) == [
-            (f"{part} None", f"{part} {{'type': 'x'}}")
-        ]
+        assert said(CUT, {}, tokens("b", "a", **{part: {"type": "x"}})) == [(f"{part} None", f"{part} {{'type': 'x'}}")]
     for key, what in (("unk_id", 0), ("type", 1)):
         other = {"tokenizer.json": {"model": {"vocab": {"a": 0, "b": 1}, key: 3}}}
         assert len(said(CUT, {}, other)) == what

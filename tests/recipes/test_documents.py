@@ -126,7 +126,9 @@ def test_names_are_relative_to_the_folder_of_the_recipe(tmp_path, write, data):
     found = parse(document, base=here)
     assert [model.path for model in found.models] == [str(here / "a"), "x/hub", str(here / "a")]
     assert found.universe.folder == str(here / "u")
-    assert found.task.data == ({**data, "one": f"text:{here / 't.txt'}"} if len(data) == 2 else f"text:{here / 't.txt'}")
+    assert found.task.data == (
+        {**data, "one": f"text:{here / 't.txt'}"} if len(data) == 2 else f"text:{here / 't.txt'}"
+    )
     assert found.write.out == (str(here / "out") if write else None)
     written = plain(found, there)
     assert written["models"] == ["../here/a", "x/hub", "../here/a"]
