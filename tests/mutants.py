@@ -62,9 +62,11 @@ say = partial(print, flush=True)
 # Mutants that compute the same, by their name, with the reason.  Reviewed by hand: keep it short.
 EQUIVALENT = {
     "linalg/stochastic.py _line_search: size > 1e-10 → (size >= 1e-10)": "size is a power of two, never 1e-10",
+    "checkpoint/shard.py : 4 → 5": "from a GPU; more at once is no other file",
     "methods/method.py silent: 0 → 1": "nobody watches",
     "ensemble/likeness.py _partners: min → max": "the layers of a model are alike",
-    "families.py Family: False → True": "families of one name have one dimension and lie in the same",
+    "linalg/orthogonal.py _Polar.backward: m > n → (m >= n)": "a square matrix has nothing outside of its columns",
+    "linalg/orthogonal.py _Polar.backward: m < n → (m <= n)": "nor outside of its rows",
     "moving/latents.py CayleyChart.settle: 1 → 2": "the matrix is square",
 }
 

@@ -9,7 +9,7 @@ be inspected from its headers alone; `onebasin.maps` holds the maps themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache, reduce
 
@@ -22,14 +22,14 @@ class Rep(Enum):
     PERM = "permutation part"  # g with every scale and sign set to one
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Family:
-    """A named set of maps R^n -> R^m; `dimension` is its real dimension (for groups m = n)."""
+    """A named set of maps R^n -> R^m; `dimension` is its real dimension (for groups m = n).  There is one of each."""
 
     name: str
     members: str
-    dimension: Callable[[int, int], int] = field(repr=False, compare=False)
-    inside: tuple[Family, ...] = field(default=(), repr=False, compare=False)
+    dimension: Callable[[int, int], int]
+    inside: tuple[Family, ...] = ()
     group: bool = True
 
     def __le__(self, other: Family) -> bool:
@@ -38,7 +38,7 @@ class Family:
     def __ge__(self, other: Family) -> bool:
         return other <= self
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.name
 
 

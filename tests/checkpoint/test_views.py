@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onebasin.checkpoint.views import read_leaf, write_leaf
+from onebasin.checkpoint.views import as_stored, read_leaf, write_leaf
 from onebasin.errors import LayoutMismatch, UnclaimedTensor
 from onebasin.spec import Builder, Head, ModelSpec, Tokens
 
@@ -24,11 +24,14 @@ def table(*, rows: int = 12, plus: float = 0.0) -> ModelSpec:
 
 def test_every_leaf_is_written_where_it_is_read():
     spec = table(plus=1.0)
+    assert spec.leaves["norm.weight"].whole
     for key, shape in spec.keys.items():
         stored, again = torch.randn(shape, dtype=torch.float64), torch.full(shape, torch.nan, dtype=torch.float64)
         for leaf in spec.parts[key]:
             write_leaf(again, leaf, read_leaf(stored, leaf))
         assert torch.allclose(again, stored, rtol=0, atol=1e-15)
+        for leaf in (leaf for leaf in spec.parts[key] if leaf.whole and leaf.view.shape == shape):
+            assert torch.equal(as_stored(read_leaf(stored, leaf), leaf), again)
 
 
 def test_parts_of_unequal_size_lie_one_below_the_other():

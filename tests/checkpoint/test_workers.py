@@ -23,7 +23,12 @@ from onebasin.paths import FactorPath
 @pytest.fixture
 def at_once(monkeypatch):
     """Make so many tensors at once, of so many bytes."""
-    return lambda workers, most=2**20: monkeypatch.setitem(AT_ONCE, "cpu", (workers, most))
+
+    def bound(workers: int, most: int = 2**20) -> None:
+        monkeypatch.setitem(AT_ONCE, "cpu", workers)
+        monkeypatch.setattr(shard, "EACH", most // workers)
+
+    return bound
 
 
 class Busy:
@@ -77,10 +82,15 @@ def test_what_is_in_the_making_is_bounded(tmp_path, at_once, workers, most):
     assert calls[-1] == (4 * sum(counts), 4 * sum(counts))
 
 
-def together(count: int) -> list[Planned]:
+def together(count: int, *shape: int) -> list[Planned]:
     """Tensors of which each waits until all are in the making."""
     barrier = threading.Barrier(count, timeout=1)
-    return [Planned(f"t{i}", (), "F32", lambda i=i: torch.tensor(float(i + 0 * barrier.wait()))) for i in range(count)]
+
+    def make() -> torch.Tensor:
+        barrier.wait()
+        return torch.zeros(shape)
+
+    return [Planned(f"t{i}", shape, "F32", make) for i in range(count)]
 
 
 def test_they_are_made_at_once(tmp_path, at_once):
@@ -90,6 +100,13 @@ def test_they_are_made_at_once(tmp_path, at_once):
     with pytest.raises(threading.BrokenBarrierError):
         write_folder(tmp_path / "two", together(3), config=CONFIG, carry_from=None)
     assert [path.name for path in tmp_path.iterdir()] == ["three"]
+
+
+@pytest.mark.parametrize(("count", "numbers"), [(3, 1), (2, 2**24 + 1)])
+def test_a_cpu_makes_two_at_once_and_128_mib_of_them(tmp_path, count, numbers):
+    write_folder(tmp_path / "out", together(2, 1), config=CONFIG, carry_from=None)
+    with pytest.raises(threading.BrokenBarrierError):
+        write_folder(tmp_path / "more", together(count, numbers), config=CONFIG, carry_from=None)
 
 
 @pytest.mark.parametrize("workers", [1, 4])

@@ -10,6 +10,8 @@ import pytest
 import transformers
 import yaml
 
+MAPS = ("alignment.safetensors", "alignment.json")
+
 
 @pytest.fixture
 def licensed(pristine, tmp_path, monkeypatch):
@@ -29,6 +31,13 @@ def licensed(pristine, tmp_path, monkeypatch):
 def card() -> tuple[dict, str]:
     _, head, text = Path("OUT/README.md").read_text().split("---\n", 2)
     return yaml.safe_load(head), text
+
+
+def named() -> set[str]:
+    """The files that the end of the card names, all of which are there."""
+    found = set(re.findall(r"`([\w.]+)`", card()[1].rpartition("\n\n")[2]))
+    assert [name for name in found if not Path("OUT", name).exists()] == []
+    return found
 
 
 @pytest.mark.parametrize("verb", ["merge", "align"])
@@ -56,3 +65,10 @@ def test_the_card_loads_what_lies_beside_it(cli, licensed, count):
     names: dict[str, object] = {}
     exec(code, names)
     assert type(names["model"]) is transformers.LlamaForCausalLM
+    assert named() == {"certificate.json", "report.html", *(MAPS if count == 2 else ("universe",))}
+
+
+def test_the_card_of_two_models_of_a_universe_names_the_universe(cli, models, three, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli("align", models[2], models[1], "-o", "OUT", "--universe", three, "--quiet")[0] == 0
+    assert named() == {"certificate.json", "report.html", "universe"}

@@ -22,6 +22,8 @@ def test_verify_holds(cli, pristine):
     assert (code, report["holds"]) == (0, True)
     assert set(report["drift"]) == {"float64", "float32"}
     assert report["drift"]["float64"] < 1e-9 < report["drift"]["float32"]
+    silent, zero = (cli("verify", pristine / "a", *seed, "--json")[1] for seed in ((), ("--seed", "0")))
+    assert silent == zero != out
 
 
 def test_a_broken_promise_is_exit_code_1(cli, pristine, monkeypatch):

@@ -73,6 +73,36 @@ def test_the_model_of_a_point_is_that_of_its_checkpoint(models):
             torch.testing.assert_close(found[parameter], expected[parameter], rtol=1e-15, atol=1e-15)
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_every_entry_may_go_at_a_pace_of_its_own(models, tmp_path, stored):
+    """λ_m exp(s_m) over their sum, s_m from rows and columns; where no model has paces it is the plain average."""
+    if stored:  # tensors that are in files as they are may be averaged there
+        models = [Checkpoint.open(byte_llama(tmp_path / str(i), i)) for i in range(3)]
+    generator = torch.Generator().manual_seed(0)
+    shares, own = [0.2, 0.3, 0.5], {"lm_head.weight": (0, 1, 2), "model.embed_tokens.weight": (1,)}
+    paces: list[dict[str, tuple[torch.Tensor, ...]]] = [{}, {}, {}]
+    for key, which in own.items():
+        for m in which:
+            paces[m][key] = tuple(torch.randn(n, generator=generator).double() for n in models[0].spec.keys[key])
+    path, plain = FactorPath(*models[:3], paces=paces), FactorPath(*models[:3]).at(shares)
+    point = path.at(shares)
+    for name in point:
+        key = models[0].spec.leaves[name].key
+        if key not in own:
+            assert point[name].equal(plain[name])
+            continue
+        odds = [share * (p[key][0][:, None] + p[key][1]).exp() if key in p else torch.full_like(plain[name], share)
+                for share, p in zip(shares, paces, strict=True)]  # fmt: skip
+        expected = sum(w * model[name] for w, model in zip(odds, models, strict=False)) / sum(odds)
+        torch.testing.assert_close(point[name], expected, rtol=1e-12, atol=1e-14)
+        assert (point[name] - plain[name]).abs().max() > 1e-3
+    found, expected = (dict(x.named_parameters()) for x in (path.model(shares, torch.float64), stock_model(point)))
+    for name, x in expected.items():
+        torch.testing.assert_close(found[name], x, rtol=1e-12, atol=1e-14)
+    for m in range(3):
+        assert gap(path.at([float(i == m) for i in range(3)]), models[m]) < 1e-15
+
+
 def test_models_are_untied_together(tmp_path):
     ties = [byte_llama(tmp_path / str(i), i, tie_word_embeddings=not i) for i in range(3)]
     point = FactorPath(*[Checkpoint.open(folder) for folder in ties]).at([0.2, 0.3, 0.5])

@@ -112,6 +112,33 @@ def test_settings_do_not_change_the_document():
     assert [model.path for model in parse(document, ["models=[d, e]"]).models] == ["d", "e"]
 
 
+@pytest.mark.parametrize("write", [{"out": "out"}, {}])
+@pytest.mark.parametrize("data", ["text:t.txt", {"one": "text:t.txt", "two": "builtin:python"}])
+def test_names_are_relative_to_the_folder_of_the_recipe(tmp_path, write, data):
+    """Of models, data, universe and output; written elsewhere they are the same places by other names."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for name in ("a", "u"):
+        (here / name).mkdir(parents=True)
+    (here / "t.txt").touch()
+    there.mkdir()
+    document = {**LEAST["merge"], "models": ["a", "x/hub", "a"], "universe": {"folder": "u"}, "write": write,
+                "method": "activation", "task": {**TASK, "data": data}}  # fmt: skip
+    found = parse(document, base=here)
+    assert [model.path for model in found.models] == [str(here / "a"), "x/hub", str(here / "a")]
+    assert found.universe.folder == str(here / "u")
+    assert found.task.data == (
+        {**data, "one": f"text:{here / 't.txt'}"} if len(data) == 2 else f"text:{here / 't.txt'}"
+    )
+    assert found.write.out == (str(here / "out") if write else None)
+    written = plain(found, there)
+    assert written["models"] == ["../here/a", "x/hub", "../here/a"]
+    assert written["universe"]["folder"] == "../here/u"
+    assert "out" not in written["write"]
+    again = parse(written, base=there)
+    assert again.universe.folder == str(there / "../here/u")
+    assert plain(again, here) == plain(found, here) != written
+
+
 def test_presets_are_options_by_name():
     for name, preset in PRESETS.items():
         found = parse({**LEAST["align"], "weight": {"preset": name, "sweeps": 4}})

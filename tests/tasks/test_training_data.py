@@ -76,6 +76,22 @@ def test_held_back_windows_are_behind_the_text_that_is_left():
         windows().split(1000)
 
 
+@pytest.mark.parametrize("length", [1, 5])
+@pytest.mark.parametrize("n", range(8, 32))
+def test_as_many_windows_are_held_back_as_the_refusal_says(n, length):
+    """What is left is enough for one window from anywhere."""
+    with pytest.raises(BadTask) as refused:
+        windows(n, length).split(0)
+    most = refused.value.expected
+    for held in range(1, most + 1):
+        rest, back = windows(n, length).split(held)
+        assert len(back) == back.about["samples"] == held
+        assert len(rest) >= 1
+        assert rest.take(rest.order(seeded(0)))[1].shape == (len(rest), length)
+    with pytest.raises(BadTask):
+        windows(n, length).split(most + 1)
+
+
 def test_training_on_a_text_reads_all_of_it():
     ids = torch.arange(100)
     task = Task("t", LANGUAGE, {"input_ids": ids[None, :8]}, ids[None, 1:9], {}, ids)

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from onebasin.checkpoint.write import Planned
 
 STEP = 8  # the numbers begin at a multiple of so many bytes
-AT_ONCE = {"cpu": (2, 2**27), "cuda": (4, 2**28)}
-"""How many tensors are made and written at once, and the bytes of them all in the file; a larger one goes alone.
+EACH = 2**26
+AT_ONCE = {"cpu": 2, "cuda": 4}
+"""How many tensors are made and written at once; of `EACH` so many bytes in the file, on average: a larger one goes
+alone where that is more than all may have.
 
 On a CPU one is on its way to the disk while the next is made; from a GPU reading, both copies and writing overlap.
 """
@@ -52,7 +54,8 @@ def write_shard(
     file.write_bytes(start)
     ends = accumulate((tensor.nbytes for tensor in tensors), initial=len(start))
     waiting, busy = deque(zip(tensors, ends, strict=False)), dict[Future[None], int]()
-    workers, most = AT_ONCE[device.type]
+    workers = AT_ONCE[device.type]
+    most = workers * EACH
     with _pool(workers, device) as pool:
         while waiting or busy:
             while waiting and len(busy) < workers and (not busy or sum(busy.values()) + waiting[0][0].nbytes <= most):

@@ -114,7 +114,7 @@ class Aligned(Shared):
         """
         return self.ensemble.distance(self.ensemble.forms[which]), self.ensemble.distance(self.placed(which))
 
-    def placed(self, which: int = 1) -> Checkpoint:
+    def placed(self, which: int) -> Checkpoint:
         """The canonical form of model `which` in A's own basis, without learned gains; lazily, leaf by leaf.
 
         Where A has moved as well, it is taken back to where A was.
@@ -147,10 +147,10 @@ class Aligned(Shared):
 
     def save_maps(self, folder: Path) -> None:
         """Write the alignment of B, or those of all models where there are more; and the paces of an average."""
-        if len(self.moves) == 2 and "universe" not in self.course:
-            self.alignment.save(folder)
-        else:
+        if "universe" in self.course:
             save_universe(self.ensemble.models, self.alignments, self.course["universe"], folder)
+        else:
+            self.alignment.save(folder)
         if self.paces:
             save_paces(self.paces, folder)
 

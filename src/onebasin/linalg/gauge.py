@@ -82,7 +82,7 @@ def two_sided(
             equation = Sylvester(ww, vv)
         there = _Point.at(here.g + equation.solve(ww, vv, right, damping) @ here.g, moments)
         gain = (here.height - there.height).nan_to_num(nan=-torch.inf)
-        explained = (here.g * moments[0]).sum((-2, -1)).abs() + gain.abs()
+        explained = (here.g * moments[0]).sum((-2, -1)).abs()
         better = gain > 0
         here.put(better, there)
         damping = damping * torch.where(better, 0.2, 5.0)

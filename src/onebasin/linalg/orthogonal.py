@@ -123,9 +123,10 @@ class _Polar(torch.autograd.Function):
         inside = left.mT @ grad @ right.mT
         turned = (inside - inside.mT) / (sizes.unsqueeze(-1) + sizes.unsqueeze(-2))
         found: Tensor = left @ turned @ right
-        if left.shape[-2] > right.shape[-1]:
+        m, n = grad.shape[-2:]
+        if m > n:
             found = found + (grad @ right.mT - left @ inside) / sizes.unsqueeze(-2) @ right
-        elif left.shape[-2] < right.shape[-1]:
+        elif m < n:
             found = found + left @ ((left.mT @ grad - inside @ right) / sizes.unsqueeze(-1))
         return found
 

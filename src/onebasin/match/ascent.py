@@ -137,7 +137,7 @@ class Ascent(State):
         pair, maps = self.turned(names)
         self.moments[space] += cross_moment(pair, maps, space, self.counted)
         here = {inner: w for inner, w in self.circuits.items() if inner in self.spec.spaces_of(names)}
-        if self.strategy.circuit_moment and here:
+        if here:
             self.moments[space] += self.strategy.circuit_moment(pair, maps, space, here)
 
     def _zero(self, space: str) -> Tensor:

@@ -55,9 +55,9 @@ class Strategy:
     head_metric: Metric = frobenius_squared
     units: SolveUnits = solve_units
     guard: bool = True
-    circuit_moment: CircuitMoment | None = circuit_cross
+    circuit_moment: CircuitMoment = circuit_cross
     circuit_emphasis: Emphasis = balanced_circuits
 
     def by_factors(self) -> Strategy:
         """The same with queries, keys, values and outputs one by one."""
-        return replace(self, circuit_moment=None, circuit_emphasis=lambda sizes: {})
+        return replace(self, circuit_emphasis=lambda sizes: {})

@@ -34,9 +34,9 @@ def strategy_of(paper: PaperMatching) -> Strategy:
     """What matching does by these options."""
     units = solve_units if paper.unit_cost == "inner" else solve_units_by_rows
     leaves, circuits = leaf_emphasis(paper.weighting), circuit_emphasis(paper.weighting)
-    moment = MOMENTS.get(paper.moments)
+    moment = MOMENTS.get(paper.moments, circuit_cross)
     found = Strategy(leaves, METRICS[paper.head_metric], units, paper.guard, moment, circuits)
-    return found if moment else found.by_factors()
+    return found if paper.moments in MOMENTS else found.by_factors()
 
 
 LAWS: dict[str, Law] = {

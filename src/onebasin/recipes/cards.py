@@ -33,13 +33,14 @@ def card_of(plan: Plan, report: Mapping[str, Any], written: Path, part: str) -> 
     licence, said = common_licence(
         [plain_text(name) for name in names], [read_licence(model.store.folder) for model in plan.models]
     )
+    universe = "universe" in report
     code = usage(loader, (Path(out.resolve().name) / part).as_posix(), written / part)
     metadata = {"pipeline_tag": pipeline, **licence}
     if isinstance(recipe, Align):
         text = "\n\n".join([describe_aligned(names, method), *describe_notes(plan.notes), said])
-        return model_card("Aligned model", names, text, code, metadata)
+        return model_card("Aligned model", names, text, code, metadata, universe=universe)
     scores = report["scores"]
     parts = [describe_merged(names, recipe.lambdas, method), *describe_merging(report)]
     parts += [describe_quality(scores, report["verdict"]), *describe_notes(plan.notes), said]
     found = [] if scores is None else eval_results(scores, HEALED if recipe.heals else MERGED, pipeline)
-    return model_card("Merged model", names, "\n\n".join(parts), code, metadata, found)
+    return model_card("Merged model", names, "\n\n".join(parts), code, metadata, found, universe=universe)

@@ -97,17 +97,17 @@ def eval_results(scores: Mapping[str, Any], name: str, pipeline: str) -> list[Ev
 
 def model_card(
     title: str, names: Sequence[str], text: str, code: str, metadata: Mapping[str, Any],
-    results: Sequence[EvalResult] = (),
+    results: Sequence[EvalResult] = (), *, universe: bool,
 ) -> str:  # fmt: skip
     """Markdown with the metadata that the Hub reads; `names` of the models as `name_of` calls them, `code` that loads
-    the model, and more of the `metadata`: its pipeline, its licence."""
+    the model, more of the `metadata` (its pipeline, its licence), and whether the maps lie in a `universe`."""
     from huggingface_hub import ModelCardData
 
     data = ModelCardData(
         library_name="transformers", base_model=list(names), base_model_relation="merge", tags=["merge", "onebasin"],
         model_name=f"{title}: {join_words(names)}" if results else None, eval_results=list(results) or None, **metadata,
     )  # fmt: skip
-    maps = "`alignment.safetensors` and `alignment.json` hold its maps" if len(names) == 2 else "`universe` its maps"
+    maps = "`universe` holds" if universe else "`alignment.safetensors` and `alignment.json` hold"
     return f"""---
 {data.to_yaml()}
 ---
@@ -118,7 +118,7 @@ def model_card(
 
 {code}
 
-`certificate.json` says how exact the alignment is, and `report.html` shows it; {maps};
+`certificate.json` says how exact the alignment is, and `report.html` shows it; {maps} its maps;
 `onebasin run recipe.yaml -o OUT` makes the model again.
 """
 

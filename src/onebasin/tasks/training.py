@@ -47,7 +47,7 @@ class Windows:
         """(the text before, its last n windows)."""
         cut = len(self.ids) - n * self.length - 1
         if n < 1 or cut < 2 * self.length:
-            raise too_few(n, len(self) - 1, self.name)
+            raise too_few(n, max((len(self.ids) - 1) // self.length - 2, 0), self.name)
         inputs, labels = self.take(cut + self.length * torch.arange(n))
         about = {**self.about, "samples": n, "length": self.length}
         return replace(self, ids=self.ids[:cut]), Task(self.name, self.kind, inputs, labels, about, loss=self.loss)
