@@ -38,7 +38,11 @@ class Where:
 
     def running(self, groups: Sequence[Group], rows: Tensor | None = None) -> list[Tensor]:
         """What a running mean takes of every model: (M,), or where tensors have shares of their own, (M, L, ...)."""
-        return [self._paced(group.keys, rows) for group in groups]
+        alike = running_shares(self.share)
+        return [self._paced(group.keys, rows) if self._has_pace(group) else alike for group in groups]
+
+    def _has_pace(self, group: Group) -> bool:
+        return any(group.keys[0] in own.paces for own in self.moves)
 
     def _paced(self, keys: Sequence[str], rows: Tensor | None) -> Tensor:
         """With paces s model m counts for λ_m exp(s_m) over the sum of all: its share, where they are alike."""
