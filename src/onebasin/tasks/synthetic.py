@@ -21,6 +21,7 @@ from torch import Tensor
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.stock import ended, stock_model
 from onebasin.errors import BadTask
+from onebasin.processes.devices import random_numbers
 from onebasin.spec import Images
 from onebasin.tasks.images import image_task, reads_images
 from onebasin.tasks.task import IGNORED, LANGUAGE, MADE, SYNTHETIC, Task, head_of, too_few
@@ -79,8 +80,7 @@ def _windows(models: Sequence[Checkpoint], samples: int, length: int, seed: int,
     """Sampled from each model in turn, at temperature 1, from its first token or any."""
     shares = [len(range(i, samples, len(models))) for i in range(len(models))]
     made = []
-    with torch.random.fork_rng(devices=[] if torch.device(device).type == "cpu" else None):
-        torch.manual_seed(seed)
+    with random_numbers(seed, torch.device(device)):
         for checkpoint, share in zip(models, shares, strict=True):
             if share:
                 model = stock_model(checkpoint, torch.float32).to(device)
