@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from helpers.classes import one_of_each_type
 from helpers.folders import llama
-from helpers.random_models import rope
+from helpers.random_models import random_folder, rope
 from helpers.task_files import gpt2, vit
 from onebasin import Checkpoint
+from onebasin.canonical.rewrites import untie
 from onebasin.ensemble.compatibility import obstacles
 from onebasin.ensemble.obstacle import Obstacle
 
@@ -37,6 +39,8 @@ def said(a: Path, b: Path) -> list[str]:
         ({"hidden_act": "relu"}, ["operations on layers.0.ffn: gated silu | gated relu, blocks"]),
         ({"attention_bias": True}, [f"tensors: {BIAS} absent | present, blocks"]),
         ({"tie_word_embeddings": True}, [TIED]),
+        ({"tie_word_embeddings": True, "hidden_act": "relu"}, ["operations on layers.0.ffn", TIED]),
+        ({"tie_word_embeddings": True, "attention_bias": True}, [f"tensors: {BIAS} absent | present, blocks", TIED]),
         ({"max_position_embeddings": 14}, [POSITIONS]),
         ({"vocab_size": 23}, ["length of a labelled axis of model.embed_tokens.weight: 17 | 23, blocks"]),
         ({**rope(77.0), "tie_word_embeddings": True, "max_position_embeddings": 14}, [POSITIONS, "rope", TIED]),
@@ -55,3 +59,10 @@ def test_learned_positions_are_cut_and_others_do_not_matter(tmp_path):
     learned, free = (obstacles(*map(Checkpoint.open, pair))[0].next_step for pair in ((long, short), rotary))
     assert learned.endswith("the longer table is cut, and all results have 16")
     assert free.endswith("no stored table depends on it, and a merged model says what A says")
+
+
+@one_of_each_type()
+def test_a_head_of_its_own_is_noted_and_nothing_else(tmp_path, model_type, name):
+    for seed in range(2):
+        model = Checkpoint.open(random_folder(tmp_path / str(seed), model_type, name, seed))
+        assert [x.what for x in obstacles(model, untie(model))] == ["tied embeddings"] * model.spec.tied
