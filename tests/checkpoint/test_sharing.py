@@ -52,6 +52,7 @@ def hub(monkeypatch):
 
         def upload_folder(self, *, folder_path: Path, **how: object) -> str:
             kept.files, kept.how = {path.name for path in folder_path.iterdir()}, how
+            kept.place = folder_path.parent
             return f"https://hub/{how['repo_id']}/commit/1"
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
@@ -65,6 +66,8 @@ def test_push_to_hub_uploads_what_save_writes(pair, hub):
     pair.merged().push_to_hub("mine", revision="v2")
     assert hub.files >= {"config.json", "model.safetensors"}
     assert hub.how["revision"] == "v2"
+    assert hub.place.name.startswith("onebasin-")  # whose it is, where a killed process leaves it behind
+    assert not hub.place.exists()
 
 
 def test_a_hub_that_refuses(pair, hub, monkeypatch):

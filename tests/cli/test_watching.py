@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -152,3 +153,9 @@ def test_help_has_a_short_name(cli, verb):
     words = [verb] if verb else []
     assert cli(*words, "-h") == cli(*words, "--help")
     assert cli(*words, "-h")[0] == 0
+
+
+def test_a_long_warning_is_one_line(capsys):
+    with watch(Watching(quiet=True)):
+        warnings.warn_explicit("word " * 100, UserWarning, watching.__file__, 1, module="onebasin.cli.watching")
+    assert len(capsys.readouterr().err.splitlines()) == 1

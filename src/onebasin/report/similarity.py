@@ -38,10 +38,8 @@ def head_scores(aligned: Aligned, which: int = 1) -> dict[str, list[list[float]]
     The cosine of what they compute, the mean over their circuits: 1 for the same, about 0 for strangers.
     """
     a, b = (aligned.forms[i].kept_if_small() for i in (0, which))
-    places, found = head_places(a.spec, aligned.alignments[which]), {}
+    places, found, pair = head_places(a.spec, aligned.alignments[which]), {}, Pair.of(a, b)
     for space in (name for name in places if inner_spaces(a.spec, name)):
-        inside = {leaf.name for inner in inner_spaces(a.spec, space) for leaf in a.spec.touching[inner]}
-        pair = Pair.of(a, b, names=inside)
         scores = head_costs(pair, {}, space, circuit_cosine) / len(inner_spaces(a.spec, space))
         queries = group_space(a.spec, space)
         if queries in places:

@@ -73,7 +73,7 @@ def _pictures(checkpoint: Checkpoint, samples: int, seed: int) -> Task:
     reads = reads_images(checkpoint)
     pictures = [partial(dead_leaves, i, seed, reads.height, reads.width, reads.channels) for i in range(samples)]
     about = {"source": "synthetic: dead leaves", "seed": seed}
-    return image_task(pictures, [0] * samples, checkpoint, SYNTHETIC, about, samples).unlabelled()
+    return image_task(pictures, None, checkpoint, SYNTHETIC, about, samples)
 
 
 def _windows(models: Sequence[Checkpoint], samples: int, length: int, seed: int, device: torch.device | str) -> Task:
