@@ -17,8 +17,8 @@ def test_only_what_would_let_texts_be_too_long_is_changed(tmp_path):
         texts[name] = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
         (tmp_path / name).write_text(texts[name], encoding="utf-8")
         settings |= {"model_max_length": 8}
-    for name, text in (("list_config.json", "[16]"), ("broken_config.json", "{"), ("odd_config.json", '{"max_length": ""}')):
-        (tmp_path / name).write_text(text)
+    for name, text in {"list": "[16]", "broken": "{", "odd": '{"max_length": "16"}'}.items():
+        (tmp_path / f"{name}_config.json").write_text(text)
     changed = texts["tokenizer_config.json"].replace('"model_max_length": 16', '"model_max_length": 8')
     assert list(Beside(store, 8).shortened()) == [("tokenizer_config.json", changed)]
     assert list(Beside(store, 16).shortened()) == list(Beside(store).shortened()) == []

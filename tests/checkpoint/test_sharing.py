@@ -11,6 +11,7 @@ from safetensors import safe_open
 
 import onebasin
 from helpers.random_models import byte_llama
+from onebasin import Checkpoint
 from onebasin.checkpoint.dtypes import code_of
 from onebasin.errors import BadOutput, BadRecipe
 from onebasin.learn.options import LearnedMatching
@@ -94,3 +95,17 @@ def test_dtypes_have_short_names(cli, pair, tmp_path):
     assert code == 0, err
     assert kinds(tmp_path / "out") == {"BF16"}
     assert "bfloat16" in (tmp_path / "out" / "recipe.yaml").read_text()
+
+
+def test_a_live_model_was_in_a_folder_of_ours_that_is_gone(pair, monkeypatch):
+    written, save = [], Checkpoint.save
+
+    def kept(self: Checkpoint, folder: Path) -> None:
+        written.append(folder.parent)
+        save(self, folder)
+
+    monkeypatch.setattr(Checkpoint, "save", kept)
+    onebasin.live(pair.models[0])
+    (folder,) = written
+    assert folder.name.startswith("onebasin-")
+    assert not folder.exists()

@@ -142,6 +142,7 @@ def test_of_several_processes_the_first_is_watched(capsys, tmp_path, monkeypatch
     monkeypatch.setenv("RANK", "1")
     with watch(Watching(verbose=True, log_file=tmp_path / "log")) as (seen, _):
         seen.tick("working")
+        seen.log("validated")
     assert capsys.readouterr().err == ""
     assert list(tmp_path.iterdir()) == []
 

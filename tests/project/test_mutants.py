@@ -191,6 +191,11 @@ def test_a_mutant_is_killed_only_by_tests_that_hold_without_it(tried, codes, tol
     assert not failing
 
 
+def test_nothing_is_told_from_tests_that_are_not_there(tried):
+    with pytest.raises(SystemExit, match=r"remove \.mutants"):
+        tried(4, 4)
+
+
 @pytest.mark.parametrize(("then", "told"), [([0], "survived"), ([1, 0], "killed")])
 @pytest.mark.parametrize("without", [1, None])
 def test_a_test_that_fails_without_the_mutant_is_left_out(tried, without, then, told):
