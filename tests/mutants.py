@@ -64,6 +64,7 @@ EQUIVALENT = {
     "linalg/stochastic.py _line_search: size > 1e-10 → (size >= 1e-10)": "size is a power of two, never 1e-10",
     "methods/method.py silent: 0 → 1": "nobody watches",
     "ensemble/likeness.py _partners: min → max": "the layers of a model are alike",
+    "ensemble/aligned.py Aligned.merged: 1.0 → 10.0": "shares are divided by their sum",
     "families.py Family: False → True": "families of one name have one dimension and lie in the same",
     "moving/latents.py CayleyChart.settle: 1 → 2": "the matrix is square",
     "tasks/batches.py Batches.__call__: _seed(self.seed, n) * self.world.size + self.world.rank → "

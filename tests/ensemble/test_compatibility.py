@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,24 @@ def test_a_head_of_its_own_is_noted_and_nothing_else(tmp_path, model_type, name)
     for seed in range(2):
         model = Checkpoint.open(random_folder(tmp_path / str(seed), model_type, name, seed))
         assert [x.what for x in obstacles(model, untie(model))] == ["tied embeddings"] * model.spec.tied
+
+
+def test_another_depth_blocks(tmp_path):
+    found = said(llama(tmp_path / "a"), llama(tmp_path / "b", num_hidden_layers=2))
+    assert found[0] == "number of layers: 1 | 2, blocks"
+
+
+@pytest.mark.parametrize(("eps", "blocks"), [(0.25, "noted"), (0.0, "blocks")])
+def test_sizes_are_said_in_full(tmp_path, eps, blocks):
+    """A larger eps is a norm that can be widened; none at all is not."""
+    (found,) = said(llama(tmp_path / "a"), llama(tmp_path / "b", rms_norm_eps=eps, intermediate_size=7))
+    assert found.startswith("size or eps: residual 36, ")
+    assert f"12, eps 1e-06 | residual 36, " in found
+    assert found.endswith(f"7, eps {eps:g}, {blocks}")
+
+
+def test_tokens_in_another_order_are_noted(tmp_path):
+    folders = llama(tmp_path / "a"), llama(tmp_path / "b")
+    for folder, order in zip(folders, ("the cat sat", "the sat cat"), strict=True):
+        (folder / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(order.split())}))
+    assert "order of tokens: 'cat' at 1 | 'cat' at 2, noted" in said(*folders)
