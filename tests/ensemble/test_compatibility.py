@@ -79,7 +79,7 @@ def test_sizes_are_said_in_full(tmp_path, eps, blocks):
     """A larger eps is a norm that can be widened; none at all is not."""
     (found,) = said(llama(tmp_path / "a"), llama(tmp_path / "b", rms_norm_eps=eps, intermediate_size=7))
     assert found.startswith("size or eps: residual 36, ")
-    assert f"12, eps 1e-06 | residual 36, " in found
+    assert "12, eps 1e-06 | residual 36, " in found
     assert found.endswith(f"7, eps {eps:g}, {blocks}")
 
 
