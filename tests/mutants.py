@@ -2,7 +2,7 @@
 
 A mutant is a place in `src/onebasin` and other code for it.  It is *killed* if a test fails or never ends, else it has
 *survived*.  Each mutant meets tests until one fails, for so many seconds of a processor at most.  Which come first is
-told by what each test reaches: the whole suite runs once for that, and `.mutants*` keep it until the source changes.
+told by what each test reaches: the whole suite runs once for that, and `.mutants*` keep it until code or tests change.
 Quick and special tests come first, and mirrored ones (those of `match/solve.py` are in `tests/match`, those of
 `options.py` in `tests/test_options.py`).  With `--by-name` nothing runs ahead, and files of tests that speak of the
 place come first: the mirrored ones, then others.
@@ -67,9 +67,11 @@ EQUIVALENT = {
     "ensemble/likeness.py _partners: min → max": "the layers of a model are alike",
     "linalg/orthogonal.py _Polar.backward: m > n → (m >= n)": "a square matrix has nothing outside of its columns",
     "linalg/orthogonal.py _Polar.backward: m < n → (m <= n)": "nor outside of its rows",
-    "moving/blocks.py Where._has_pace: group.keys[0] in own.paces → (group.keys[0] not in own.paces)":
-        "the same numbers by a longer way",
+    "moving/blocks.py Where._has_pace: group.keys[0] in own.paces → (group.keys[0] not in own.paces)": "the same numbers by a longer way",
+    "ensemble/aligned.py Aligned.merged: 1.0 → 10.0": "shares are divided by their sum",
     "moving/latents.py CayleyChart.settle: 1 → 2": "the matrix is square",
+    "tasks/batches.py Batches.__call__: _seed(self.seed, n) * self.world.size + self.world.rank → "
+    "(_seed(self.seed, n) * self.world.size - self.world.rank)": "as good a number, of no other process",
 }
 
 SAID = ("strict", "stacklevel")  # a check, and the line that a warning names
@@ -221,7 +223,7 @@ class Reached:
     @classmethod
     def measured(cls, workers: int) -> Reached:
         """Of the suite as it is, which must be green."""
-        newest = max(file.stat().st_mtime for file in PACKAGE.rglob("*.py"))
+        newest = max(file.stat().st_mtime for folder in (PACKAGE, TESTS) for file in folder.rglob("*.py"))
         if not DATABASE.exists() or DATABASE.stat().st_mtime < newest:
             command = [sys.executable, "-m", "pytest", "-q", f"-n{workers}", f"--cov={PACKAGE}", "--cov-context=test"]
             settings = {"PYTHONPATH": str(PACKAGE.parent), "OMP_NUM_THREADS": "1", "COVERAGE_FILE": f"{DATABASE}.new"}
@@ -360,7 +362,7 @@ def fate(mutant: Mutant, tests: list[str], source: Path, budget: float, failing:
     if alone == 0:
         return "timed out" if code is None else "killed"
     if alone == pytest.ExitCode.USAGE_ERROR:
-        raise SystemExit(f"a test that {DATABASE.name} knows is no more: remove that file, and begin again")
+        raise SystemExit(f"some tests are not there any more: remove {DATABASE.name}* and begin again")
     if 1 not in (code, alone):  # these tests do not end, or not even begin, without the mutant either
         return "survived"
     failing.add(failed[0] if code == 1 else noted(source))

@@ -10,6 +10,7 @@ import transformers
 
 from helpers.random_models import config_of, random_folder, random_model, rope
 from onebasin import Checkpoint, describe
+from onebasin import families as fam
 from onebasin.archs import known
 from onebasin.checkpoint.stock import outputs, probe_inputs, stock_model
 
@@ -139,3 +140,19 @@ def test_outputs_are_those_of_the_stock_model(tmp_path):
     checkpoint = Checkpoint.open(random_folder(tmp_path / "m", "bert", "BertModel", 2))
     found = outputs(stock_model(checkpoint), checkpoint.spec, probe_inputs(checkpoint.spec))
     assert set(found) == {"last_hidden_state", "pooler_output"}
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 2), (2, 5), (3, 4), (4, 4)])
+def test_the_dimension_of_maps_that_are_no_group_is_what_their_equations_leave(n, m):
+    def left(equations: torch.Tensor) -> int:
+        return equations.shape[1] - int(torch.linalg.matrix_rank(equations))
+
+    q = torch.linalg.qr(torch.randn(m, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).Q
+    basis = torch.eye(m * n, dtype=torch.float64).view(-1, m, n)
+    metric = (q.T @ basis + basis.mT @ q).flatten(1).T  # qᵀx + xᵀq = 0
+    assert fam.ISOMETRY.dimension(n, m) == left(metric)
+    copies = torch.zeros(n, m)
+    copies[torch.arange(m) % n, torch.arange(m)] = 1.0  # of the m copies of n units each has a share, which sum to one
+    assert fam.SEMI_PERMUTATION.dimension(n, m) == left(copies)
+    sums = torch.stack([torch.eye(n * n).view(n, n, n, n).sum(dim).flatten(0, 1) for dim in (2, 3)], -1)
+    assert fam.DOUBLY_STOCHASTIC.dimension(n, n) == left(sums.flatten(1).T)

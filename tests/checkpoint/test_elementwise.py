@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -76,3 +78,19 @@ def test_a_tensor_of_which_one_leaf_changed_is_made_whole(tiny):
     parts = made(changed)
     assert isinstance(parts[shared[0].key], torch.Tensor)
     assert all(isinstance(x, list) for name, x in parts.items() if name != shared[0].key)
+
+
+def test_parts_fill_a_tensor_whose_leaves_are_all_made_of_the_same_files(tiny):
+    a, b = tiny("GPT2LMHeadModel")
+    leaves = next(leaves for leaves in a.spec.parts.values() if len(leaves) > 1)
+    mine, theirs = ([model.leaves[leaf.name] for leaf in leaves] for model in (a, b))
+    other = lambda: a[leaves[0].name]  # noqa: E731
+    assert mine[0].fills(mine)
+    assert not mine[0].fills([*mine[:-1], theirs[-1]])
+    assert not mine[0].fills([*mine[:-1], other])
+    halves, thirds = (FromFiles.average([mine[0], theirs[0]], (x, 1 - x)) for x in (1 / 2, 1 / 3))
+    assert halves.fills([halves])
+    assert not halves.fills([halves, thirds])
+    assert not thirds.fills(mine)
+    less = replace(mine[-1], leaf=replace(mine[-1].leaf, plus=1.0))
+    assert not mine[0].fills([*mine[:-1], less])

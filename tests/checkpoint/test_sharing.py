@@ -11,6 +11,7 @@ from safetensors import safe_open
 
 import onebasin
 from helpers.random_models import byte_llama
+from onebasin import Checkpoint
 from onebasin.checkpoint.dtypes import code_of
 from onebasin.errors import BadOutput, BadRecipe
 from onebasin.learn.options import LearnedMatching
@@ -52,6 +53,7 @@ def hub(monkeypatch):
 
         def upload_folder(self, *, folder_path: Path, **how: object) -> str:
             kept.files, kept.how = {path.name for path in folder_path.iterdir()}, how
+            kept.place = folder_path.parent
             return f"https://hub/{how['repo_id']}/commit/1"
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
@@ -65,6 +67,8 @@ def test_push_to_hub_uploads_what_save_writes(pair, hub):
     pair.merged().push_to_hub("mine", revision="v2")
     assert hub.files >= {"config.json", "model.safetensors"}
     assert hub.how["revision"] == "v2"
+    assert hub.place.name.startswith("onebasin-")  # whose it is, where a killed process leaves it behind
+    assert not hub.place.exists()
 
 
 def test_a_hub_that_refuses(pair, hub, monkeypatch):
@@ -91,3 +95,17 @@ def test_dtypes_have_short_names(cli, pair, tmp_path):
     assert code == 0, err
     assert kinds(tmp_path / "out") == {"BF16"}
     assert "bfloat16" in (tmp_path / "out" / "recipe.yaml").read_text()
+
+
+def test_a_live_model_was_in_a_folder_of_ours_that_is_gone(pair, monkeypatch):
+    written, save = [], Checkpoint.save
+
+    def kept(self: Checkpoint, folder: Path) -> None:
+        written.append(folder.parent)
+        save(self, folder)
+
+    monkeypatch.setattr(Checkpoint, "save", kept)
+    onebasin.live(pair.models[0])
+    (folder,) = written
+    assert folder.name.startswith("onebasin-")
+    assert not folder.exists()

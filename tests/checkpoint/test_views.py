@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onebasin.checkpoint.views import as_stored, read_leaf, write_leaf
+from onebasin.checkpoint.views import as_stored, read_leaf, select, write_leaf
 from onebasin.errors import LayoutMismatch, UnclaimedTensor
 from onebasin.spec import Builder, Head, ModelSpec, Tokens
 
@@ -56,3 +56,15 @@ def test_neighbours_are_the_halves_of_a_space():
 def test_a_gain_may_be_stored_less_one():
     leaf = table(plus=1.0).leaves["norm.weight"]
     assert read_leaf(torch.tensor([0.0, 0.5, -1.0, 2.0]), leaf).tolist() == [1.0, 1.5, 0.0, 3.0]
+
+
+def test_what_is_read_is_a_copy():
+    """Tensors of files stay in memory and are read again."""
+    spec = table()
+    for name, leaf in spec.leaves.items():
+        stored = torch.ones(spec.keys[leaf.key], dtype=torch.float64)
+        read_leaf(stored, leaf).zero_()
+        assert stored.all(), name
+    gain = torch.ones(4, dtype=torch.float64)
+    select(gain, spec.leaves["norm.weight"]).zero_()  # which shows the tensor itself
+    assert not gain.any()

@@ -124,6 +124,17 @@ def test_models_without_a_table_are_compared_as_stored(cli, a, tmp_path):
     assert cli("inspect", *folders)[0] == 2
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_one_model_without_a_table_is_enough_to_compare_them_as_stored(cli, a, tmp_path, which):
+    folders, names = (Path(shutil.copytree(a, tmp_path / "a")), noisy(a, tmp_path / "b", 0.1)), ["LlamaForCausalLM"] * 2
+    names[which] = "NovelForCausalLM"
+    edit_config(folders[which], model_type="novel", architectures=names[which:][:1])
+    code, weights, lines = looked(cli, *folders)
+    assert (code, weights["verdict"]) == (1, "one basin")
+    assert weights["note"] == "no quick match: no table describes these models"
+    assert lines[0] == f"blocks: an architecture without a table: A has {names[0]}, B has {names[1]}"
+
+
 def test_deep_models_with_a_tied_head_are_matched_in_part(cli, tmp_path):
     shape = {**SHAPE, "num_hidden_layers": 6, "tie_word_embeddings": True}
     a, b = (llama(tmp_path / str(i), weights=i, **shape) for i in range(2))

@@ -65,8 +65,9 @@ def test_a_bug_is_called_one_and_has_its_own_exit_code(cli, place, monkeypatch):
             code, out, err = cli("inspect", "A")
         assert (code, out) == (app.BUG, "")
         assert "Traceback" in err
-        assert "This is a bug in onebasin" in err
-        assert "please report it" in err
+        what, found, step = err.splitlines()[-3:]
+        assert (what, found.strip()) == ("onebasin: This is a bug in onebasin", f"found: {type(error).__name__}")
+        assert "please report it" in step
 
 
 def test_memory_that_is_used_up_is_no_bug(refused, monkeypatch):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
+
 import pytest
 import torch
 import typer
@@ -90,3 +93,11 @@ def test_a_typing_mistake_is_guessed(cli):
 
 def test_no_arguments_show_the_help(cli):
     assert cli() == cli("--help")
+
+
+def test_the_package_can_be_run(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["onebasin", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("onebasin", run_name="__main__")
+    assert not ended.value.code
+    assert onebasin.__version__ in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -141,6 +142,7 @@ def test_of_several_processes_the_first_is_watched(capsys, tmp_path, monkeypatch
     monkeypatch.setenv("RANK", "1")
     with watch(Watching(verbose=True, log_file=tmp_path / "log")) as (seen, _):
         seen.tick("working")
+        seen.log("validated")
     assert capsys.readouterr().err == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -152,3 +154,9 @@ def test_help_has_a_short_name(cli, verb):
     words = [verb] if verb else []
     assert cli(*words, "-h") == cli(*words, "--help")
     assert cli(*words, "-h")[0] == 0
+
+
+def test_a_long_warning_is_one_line(capsys):
+    with watch(Watching(quiet=True)):
+        warnings.warn_explicit("word " * 100, UserWarning, watching.__file__, 1, module="onebasin.cli.watching")
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -107,3 +107,10 @@ def test_layers_of_two_forms(models):
     a, _, c, _ = models.values()
     assert layer_cosines(a, a) == {f"model.layers.{i}": pytest.approx(1) for i in range(3)}
     assert all(abs(x) < 0.3 for x in layer_cosines(a, c).values())
+
+
+def test_outside_of_layers_what_both_have_is_compared(tmp_path):
+    """The tied model has no head of its own in its file."""
+    own, tied = (Checkpoint.open(llama(tmp_path / x, tie_word_embeddings=x == "tied")).store for x in ("own", "tied"))
+    for a, b in ((own, tied), (tied, own)):
+        assert likeness(a, b).outside.keys() == {"model.embed_tokens.weight"}

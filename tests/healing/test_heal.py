@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from onebasin.healing import train
 from onebasin.healing.options import Healing
 from onebasin.healing.train import _counted, heal
 from onebasin.landscape import evaluate
+from onebasin.processes.world import World
 from onebasin.tasks import IGNORED, mix
 
 CPU = torch.device("cpu")
@@ -136,3 +138,23 @@ def test_losses_are_told_every_few_steps_and_at_the_end(tmp_path, monkeypatch):
     expected = loss_of(b, data)
     assert losses == pytest.approx([expected] * 3)
     assert told == [(f"loss {expected:.4f}", done, 10) for done in (4, 8, 10)]
+
+
+@dataclass(frozen=True)
+class Beside(World):
+    """One of two processes; the other has so many times as many labels, and the same gradients and losses."""
+
+    times: int = 1
+
+    def part(self, count: torch.Tensor) -> torch.Tensor:
+        return 2 * count / (count + self.times * count)
+
+    def average(self, gradients: object, parts: int) -> None:
+        pass
+
+
+def test_every_process_counts_by_its_labels(tmp_path):
+    a, b = write_pair(tmp_path, NAMES[1])
+    data, one = taught_by(a, 8), Healing(**{**QUICK, "steps": 1, "batch": 8, "dropout": False})
+    (even,), (few,) = (heal(b, data, one, device=CPU, world=Beside(2, 0, times))[1] for times in (1, 3))
+    assert few == pytest.approx(even / 2)

@@ -31,9 +31,9 @@ def vit(folder: Path, labels: tuple[str, ...] = ("cat", "dog", "owl"), **setting
     return save(folder, "ViTForImageClassification", config)
 
 
-def gpt2(folder: Path, vocabulary: int = 256, name: str = "GPT2LMHeadModel") -> Path:
+def gpt2(folder: Path, vocabulary: int = 256, name: str = "GPT2LMHeadModel", positions: int = 16) -> Path:
     config = transformers.GPT2Config(
-        n_embd=8, n_layer=1, n_head=2, vocab_size=vocabulary, n_positions=16, bos_token_id=0, eos_token_id=0,
+        n_embd=8, n_layer=1, n_head=2, vocab_size=vocabulary, n_positions=positions, bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
     return save(folder, name, config)
 

@@ -20,7 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from helpers.learning import EVERYTHING, RUN, run, tensors
 from onebasin.ensemble.aligned import Aligned
 from onebasin.errors import BadCheckpoint, BadOutput, Diverged, Stopped
-from onebasin.learn.state import FILE, load_state
+from onebasin.learn.state import FILE, FORMAT, load_state
 
 NAME = "GPT2LMHeadModel"
 PERMUTING = {**EVERYTHING, "paper": {**EVERYTHING["paper"], "assign_every": 3}}
@@ -147,8 +147,9 @@ def test_the_state_holds_no_weights(root, tmp_path):
 @pytest.mark.parametrize("content", [b"", b"not a state", b"\x10\x00\x00\x00\x00\x00\x00\x00{}              "])
 def test_a_damaged_state_is_refused(root, tmp_path, content):
     (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(BadCheckpoint, match="is not the state of a run"):
+    with pytest.raises(BadCheckpoint, match="is not the state of a run") as raised:
         run(root, NAME, tmp_path, steps=3)
+    assert raised.value.expected == FORMAT
 
 
 # ---- what goes wrong

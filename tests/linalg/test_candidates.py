@@ -147,3 +147,11 @@ def test_a_script_without_a_guard_does_not_run_again_in_every_process(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["once", "150"], done.stderr
+
+
+def test_prices_are_done_when_nothing_rises_any_more(monkeypatch):
+    scores = scores_of(60)
+    known, rounds, real = Candidates.of(scores), [], torch.Tensor.scatter_reduce
+    monkeypatch.setattr(torch.Tensor, "scatter_reduce", lambda *given: rounds.append(1) or real(*given))
+    known.prices(dense(scores))
+    assert 1 < len(rounds) < candidates.ROUNDS

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import pytest
+import torch
 
 from helpers.classes import KINDS, one_of_each_type, some
+from helpers.learning import write_pair
 from helpers.matching import preset
 from helpers.pairs import open_random
 from onebasin import Alignment, transport
 from onebasin.canonical.form import canonicalize
 from onebasin.canonical.structure import canonical_spec
+from onebasin.ensemble.ensemble import Ensemble
 from onebasin.linalg import workers
 from onebasin.match.options import WeightMatching, group_of
 from onebasin.match.pages import Pages
 from onebasin.match.pair import Pair
+from onebasin.match.room import Memory
 from onebasin.match.weights import match_weights
+from onebasin.methods.method import Job
+from onebasin.methods.weight import Weight
 from onebasin.papers.strategies import strategy_of
 from onebasin.spec import pages as module
 from onebasin.spec.pages import page_names
@@ -84,3 +91,13 @@ def test_a_scrambled_copy_comes_back_from_pages_that_rest_on_a_device(tmp_path):
         assert {"lm_head.weight", "transformer.wte.weight"} <= model.store.shelves[-1].kept.keys()
     assert found.distances[-1] < 1e-9 * found.distances[0]
     assert not model.store.shelves[-1].kept  # what rested is given back
+
+
+def test_weights_are_kept_where_there_is_room_for_both_models(tmp_path, monkeypatch):
+    ensemble = Ensemble.of(write_pair(tmp_path, "LlamaForCausalLM"))
+    whole, kept, real = 16 * sum(map(prod, ensemble.spec.keys.values())), [], Pages.of
+    monkeypatch.setattr(Pages, "of", lambda *given, keep: kept.append(keep) or real(*given, keep=keep))
+    for room in (whole, whole - 1):
+        monkeypatch.setattr(Memory, "room", lambda *_, room=room: room)
+        Weight(sweeps=1).run(ensemble, None, Job(torch.device("cpu")))
+    assert kept == [True, False]

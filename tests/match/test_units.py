@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
-from onebasin.families import MONOMIAL, SCALED_PERMUTATION, Family, Rep
+from onebasin.families import MONOMIAL, PERMUTATION_SIGN, SCALED_PERMUTATION, SIGNED_PERMUTATION, Family, Rep
 from onebasin.match.moments import Moment, Moments
 from onebasin.match.solve import solve
 
@@ -45,3 +45,15 @@ def test_gated_units_are_matched_by_the_whole_distance(family: Family, signs: tu
     best = min(permutations(range(N)), key=lambda order: sum(distance[i][j] for i, j in enumerate(order)))
     found = solve(family, Moments({rep: Moment.of(a[rep], b[rep]) for rep in Rep}))
     assert tuple(found.tensors()["index"].tolist()) == best
+
+
+@pytest.mark.parametrize("family", [SIGNED_PERMUTATION, PERMUTATION_SIGN])
+def test_units_keep_their_sign_where_both_would_do(family: Family):
+    """Nothing but gates, which have no sign, says where they belong."""
+    a, _ = units(0)
+    nothing = torch.zeros(N, 3, dtype=torch.float64)
+    order = torch.tensor([2, 0, 3, 1])
+    sides = {rep: (a[rep], a[rep][order]) if rep is Rep.PERM else (nothing, nothing) for rep in Rep}
+    found = solve(family, Moments({rep: Moment.of(*both) for rep, both in sides.items()})).tensors()
+    assert order[found["index"]].tolist() == [*range(N)]
+    assert (found["scale"] == 1).all()

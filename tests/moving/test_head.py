@@ -56,6 +56,19 @@ def test_chunks_have_the_loss_and_the_gradients_of_all_logits(root, name, loss, 
     assert abs(float(other.detach() - found[FEW][0])) > 1e-6
 
 
+def test_random_numbers_are_not_kept_for_what_draws_none(root, monkeypatch, made_at_once):
+    """Reading their state would wait for the GPU at every chunk; blocks with dropout keep it."""
+    kept, read = [], torch.get_rng_state
+    monkeypatch.setattr(torch, "get_rng_state", lambda: kept.append(1) or read())
+    monkeypatch.setattr(head, "CHUNK", FEW)
+    for dropout in (False, True):
+        made, *_ = objective(root, "GPT2LMHeadModel", checkpointing=True, dropout=dropout)
+        inputs, labels = padded()
+        made(inputs, labels, share(0.4), back=True)
+        assert made_at_once
+        assert bool(kept) == dropout
+
+
 def test_a_model_that_changes_its_logits_has_them_whole(root, monkeypatch, made_at_once):
     """As some do after their head; the loss is that of what the model says."""
     made, *_ = objective(root, "LlamaForCausalLM", checkpointing=True)

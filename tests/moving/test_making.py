@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -38,8 +39,10 @@ def test_layers_alike_are_compiled_once(root, monkeypatch):
     torch.compiler.reset()
     counter = CompileCounter()
     monkeypatch.setattr(LearnedMatching, "compiles", lambda options, device: True)
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter, fullgraph=True))
+    compiling = Mock(wraps=partial(torch.compile, backend=counter, fullgraph=True))
+    monkeypatch.setattr(torch, "compile", compiling)
     _, compiled = gradients(forms, two_sided=True)
+    assert [x.kwargs for x in compiling.call_args_list] == [{"dynamic": False}]  # every size is known
     assert counter.frame_count == 2  # where the models stay, to be taught by them, and where they move
     for p, q in zip(plain, compiled, strict=True):
         assert p.norm() > 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from onebasin.errors import OnebasinError
-from onebasin.processes.devices import own_device, pick_device, quick_products
+from onebasin.processes.devices import own_device, pick_device, quick_products, random_numbers
 
 
 @pytest.fixture
@@ -68,3 +69,24 @@ def test_products_are_quick_only_while_asked_for():
     error = KeyError()
     assert not stack.__exit__(KeyError, error, None)
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_a_seed_holds_only_while_it_is_asked_for():
+    def drawn(seed):
+        with random_numbers(seed, torch.device("cpu")):
+            return torch.rand(3)
+
+    before = torch.get_rng_state()
+    assert drawn(1).equal(drawn(1))
+    assert not drawn(1).equal(drawn(2))
+    assert torch.get_rng_state().equal(before)
+
+
+@pytest.mark.parametrize(("name", "kept"), [("cpu", []), ("mps", []), ("cuda:1", [torch.device("cuda", 1)])])
+def test_of_several_gpus_only_the_numbers_of_the_one_in_use_are_kept(monkeypatch, name, kept):
+    """torch cannot keep those of `mps`, and begins on every GPU where none is named."""
+    forked = Mock(return_value=nullcontext())
+    monkeypatch.setattr(torch.random, "fork_rng", forked)
+    monkeypatch.setattr(torch, "manual_seed", Mock())
+    with random_numbers(1, torch.device(name)):
+        forked.assert_called_once_with(kept)

@@ -191,6 +191,11 @@ def test_a_mutant_is_killed_only_by_tests_that_hold_without_it(tried, codes, tol
     assert not failing
 
 
+def test_nothing_is_told_from_tests_that_are_not_there(tried):
+    with pytest.raises(SystemExit, match=r"remove \.mutants"):
+        tried(4, 4)
+
+
 @pytest.mark.parametrize(("then", "told"), [([0], "survived"), ([1, 0], "killed")])
 @pytest.mark.parametrize("without", [1, None])
 def test_a_test_that_fails_without_the_mutant_is_left_out(tried, without, then, told):
@@ -206,11 +211,6 @@ def test_where_nothing_can_be_collected_a_test_that_fails_anyway_is_left_out_too
     assert found == "killed"
     assert failing == {"test 2"}
     assert asked[2:] == [["--deselect=test 2", "all"]] * 2
-
-
-def test_a_test_that_is_no_more_ends_the_run(tried):
-    with pytest.raises(SystemExit, match="is no more"):
-        tried(1, 4)
 
 
 @pytest.mark.parametrize(("seconds", "spent"), [(-1.0, True), (60.0, False)])

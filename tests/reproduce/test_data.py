@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from helpers.task_files import add_tokenizer, pixels
 from onebasin.reproduce.data import GAP, READERS, SIDE, as_task, asked, needed, prepare, read
@@ -51,6 +51,17 @@ def test_pictures_as_scans_with_one_header(tmp_path):
         assert found[f"{split}.labels"].tolist() == LABELS[split]
         for got, picture in zip(found[f"{split}.pixels"], pictures[first:], strict=False):
             assert (got.movedim(0, -1).int() - torch.from_numpy(picture).int()).abs().float().mean() < 4
+
+
+def test_scans_are_of_no_other_kind(tmp_path):
+    """Readers of rare formats are not all as well tried."""
+    file = io.BytesIO()
+    Image.new("RGB", (4, 4)).save(file, "PNG")
+    whole = np.frombuffer(file.getvalue(), np.uint8)
+    arrays = {"header": whole[:8], "scans": whole[8:], "lengths": [len(whole) - 8], "labels": [0], "num_train": 1}
+    np.savez(tmp_path / "cifar10_jpeg.npz", **arrays)
+    with pytest.raises(UnidentifiedImageError):
+        READERS["cifar10"](tmp_path)
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -102,7 +113,7 @@ def test_splits_are_tasks(tmp_path):
     assert as_task("python", text, "test", 9, 3).inputs["input_ids"][:, 0].tolist() == [0, 63, 126]
     assert as_task("python-gaps", {**text, "gap": torch.tensor(GAP)}, "test", 9, 3).kind == MASKED
     pictures = {"train.pixels": torch.zeros(4, 3, 2, 2), "train.labels": torch.arange(4)}
-    task = as_task("cifar10", pictures, "train", None, 3)
+    task = as_task("cifar10", pictures, "train", 0, 3)
     assert (task.kind, task.labels.tolist(), task.name) == (CLASSIFICATION, [0, 1, 2], "cifar10:train")
 
 

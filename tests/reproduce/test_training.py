@@ -127,8 +127,8 @@ def test_the_l2_term_spares_norms_and_biases():
 
 
 def trained(kind, seeds, steps=4, **more):
-    return train(models(kind, len(seeds)), data(kind), kind.get("length"), Course(steps, 8, 1e-2, 0.0, **more), seeds,
-                 CPU, silent)  # fmt: skip
+    course = Course(steps, 8, 1e-2, 0.0, **more)
+    return train(models(kind, len(seeds)), data(kind), kind.get("length", 0), course, seeds, CPU, silent)
 
 
 @pytest.mark.parametrize("kind", [VIT, GPT2], ids=lambda kind: kind["kind"])
@@ -148,7 +148,7 @@ def test_a_pause_changes_nothing(tmp_path, kind):
 
     def run(progress, tick=silent):
         begun = models(kind)
-        return train(begun, data(kind), kind.get("length"), course, (0, 1), CPU, tick, progress)
+        return train(begun, data(kind), kind.get("length", 0), course, (0, 1), CPU, tick, progress)
 
     def stops(step, done=0, total=0):
         if done > 50:

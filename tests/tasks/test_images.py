@@ -9,10 +9,12 @@ import pytest
 import torch
 from PIL import Image
 
-from helpers.task_files import npz, pixels, refused, vit
+from helpers.random_models import random_folder
+from helpers.task_files import bert, npz, pixels, refused, vit
 from onebasin import Checkpoint
 from onebasin.errors import BadTask
 from onebasin.tasks import CLASSIFICATION, load_task
+from onebasin.tasks.images import reads_images
 
 
 def test_batches_and_first(tmp_path):
@@ -107,3 +109,12 @@ def test_grey_images_for_a_coloured_model(tmp_path):
     x = task.inputs["pixel_values"]
     assert x.shape == (2, 3, 8, 8)
     assert x[:, 0].equal(x[:, 2])
+
+
+def test_only_models_of_images_alone_read_images(tmp_path):
+    both = Checkpoint.open(random_folder(tmp_path / "both", "clip", "CLIPModel", 0))
+    with pytest.raises(BadTask, match="reads input_ids and pixel_values, and no task has both"):
+        reads_images(both)
+    with pytest.raises(BadTask, match="does not read images"):
+        reads_images(Checkpoint.open(bert(tmp_path / "text")))
+    assert reads_images(Checkpoint.open(vit(tmp_path / "images"))).sizes == (3, 8, 8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from helpers.task_files import bert, gpt2, vit
 from onebasin import Checkpoint
 from onebasin.checkpoint.stock import stock_model
 from onebasin.errors import BadTask
-from onebasin.tasks import IGNORED, LANGUAGE, load_task, synthetic_task
+from onebasin.tasks import IGNORED, LANGUAGE, load_task, synthetic, synthetic_task
 from onebasin.tasks.synthetic import dead_leaves
 
 
@@ -96,3 +97,27 @@ def test_no_inputs_are_refused(tmp_path: Path) -> None:
 
 def test_one_input_is_enough(tmp_path: Path) -> None:
     assert len(synthetic_task([Checkpoint.open(vit(tmp_path))], samples=1)) == 1
+
+
+class Dice:
+    """Numbers that were agreed on: a grey square in the middle, shaded from left to right."""
+
+    def __init__(self) -> None:
+        self.left = [0.9, 0.5, 0.5, 0.0, 0.5, 0.9, 0.5]  # size, place, tilt, stretch, a square, brightness
+
+    def random(self, count: int | None = None) -> Any:
+        return self.left.pop(0) if count is None else np.full(count, 0.5)
+
+    def standard_normal(self, shape: Any) -> Any:
+        return np.array([1.0, 0.0]) if shape == 2 else np.zeros(shape)
+
+
+def test_a_leaf_is_shaded_evenly(monkeypatch):
+    monkeypatch.setattr(synthetic, "LEAVES", 1)
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: Dice())
+    picture = dead_leaves(0, 0, 64, 64, 3).astype(float)
+    row = picture[32, 8:57, 0]  # inside the leaf
+    assert abs(np.diff(row, 2)).max() <= 1
+    assert abs(row[0] + row[-1] - 2 * row[24]) <= 1
+    assert row[-1] - row[0] == pytest.approx(0.3 * 0.5 * 48 / 64 * 255, abs=1)
+    assert np.ptp(picture[:, :4]) == 0  # beside it

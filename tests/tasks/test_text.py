@@ -26,6 +26,8 @@ def test_windows_of_bytes(tmp_path):
     about = {"source": "valid.txt.xz", "split": "valid", "tokens": "bytes", "samples": 7, "length": 16}
     assert (task.kind, task.about) == (LANGUAGE, about)
     assert len(load_task(f"text:{tmp_path / 'valid.txt.xz'}", model)) == 502 // 17
+    assert task.text is not None
+    assert "text=" not in repr(task)  # which may be long
     short = load_task(f"text:{tmp_path / 'valid.txt.xz'}", model, samples=3, length=5)
     assert short.inputs["input_ids"].shape == short.labels.shape == (3, 5)
 

@@ -109,9 +109,8 @@ def is_carried(name: str) -> bool:
     state of a training run.
     """
     name = name.lower()
-    if name in _WRITTEN_ANEW | _TRAINING or name.endswith(".index.json") or name.startswith("."):
-        return False
-    return name.endswith(SUFFIXES) or (_is_legal(name) and not name.endswith(".py"))
+    denied = name in _WRITTEN_ANEW | _TRAINING or name.endswith(".index.json") or name.startswith(".")
+    return not denied and (name.endswith(SUFFIXES) or (_is_legal(name) and not name.endswith(".py")))
 
 
 def _is_legal(name: str) -> bool:

@@ -120,11 +120,12 @@ def _leave_unwritten(error: Exception) -> NoReturn:
 
 
 def _leave_bug(error: Exception) -> NoReturn:
-    if isinstance(error, typer.Abort) and error.__cause__ is None:
+    cause = error.__cause__ if isinstance(error, typer.Abort) else error  # typer aborts at an end of file, too
+    if cause is None:
         _leave_interrupted()
     traceback.print_exc()
     step = "please report it, with the command and the lines above"
-    _leave(OnebasinError("This is a bug in onebasin", found=type(error).__name__, next_step=step), BUG)
+    _leave(OnebasinError("This is a bug in onebasin", found=type(cause).__name__, next_step=step), BUG)
 
 
 def _explained(error: Any) -> OnebasinError:

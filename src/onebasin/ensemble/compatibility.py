@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onebasin.canonical.structure import canonical_spec
+from onebasin.canonical.structure import canonical_spec, untied_spec
 from onebasin.checkpoint import Checkpoint
 from onebasin.ensemble.files_beside import file_obstacles
 from onebasin.ensemble.obstacle import Obstacle
@@ -21,8 +21,7 @@ def obstacles(a: Checkpoint, b: Checkpoint) -> list[Obstacle]:
     """Every reason why `a` and `b` cannot be brought into one basis as they are, most basic first."""
     if a.spec.model_type != b.spec.model_type or a.spec.architecture != b.spec.architecture:
         return [Obstacle("model class", a.spec.architecture, b.spec.architecture, "compare two models of one class")]
-    return [*_sizes(a, b), *_labels(a, b), *_operations(a.spec, b.spec), *file_obstacles(a, b),
-            *voice_obstacles(a, b)]  # fmt: skip
+    return [*_sizes(a, b), *_labels(a, b), *_operations(a, b), *file_obstacles(a, b), *voice_obstacles(a, b)]
 
 
 def _sizes(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
@@ -74,13 +73,14 @@ def _labels(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
                 seen.add(leaf.letters[i])
                 step = "give both models the same vocabulary and classes first; only learned positions of texts are cut"
                 yield Obstacle(f"length of a labelled axis of {name}", leaf.shape[i], other.shape[i], step)
-    only = sorted(set(a.spec.leaves) ^ set(b.spec.leaves))
-    if only and a.spec.tied == b.spec.tied:
+    mine, theirs = (untied_spec(model).leaves for model in (a, b))
+    only = sorted(mine.keys() ^ theirs.keys())
+    if only:
         step = "compare config.json: one model has biases or norms that the other lacks"
         yield Obstacle(
             "tensors",
-            f"{only[0]} {'present' if only[0] in a.spec.leaves else 'absent'}",
-            f"{'present' if only[0] in b.spec.leaves else 'absent'}",
+            f"{only[0]} {'present' if only[0] in mine else 'absent'}",
+            f"{'present' if only[0] in theirs else 'absent'}",
             step,
         )
 
@@ -112,19 +112,21 @@ def _other_order(a: Checkpoint, b: Checkpoint, letter: str, order: list[int]) ->
 _ALIKE = "take two models that agree in this setting of config.json: these compute different things"
 
 
-def _operations(a: ModelSpec, b: ModelSpec) -> Iterator[Obstacle]:
-    for name in a.spaces:
-        ops = [[op.name for op in spec.spaces[name].ops] for spec in (a, b) if name in spec.spaces]
-        if len(ops) == 2 and ops[0] != ops[1] and a.tied == b.tied:
+def _operations(a: Checkpoint, b: Checkpoint) -> Iterator[Obstacle]:
+    """What the models compute, with a head of its own for both where only one has it."""
+    one, two = untied_spec(a), untied_spec(b)
+    for name in one.spaces:
+        ops = [[op.name for op in spec.spaces[name].ops] for spec in (one, two) if name in spec.spaces]
+        if len(ops) == 2 and ops[0] != ops[1]:
             yield Obstacle(f"operations on {name}", ", ".join(ops[0]), ", ".join(ops[1]), _ALIKE)
-    for name, norm in a.norms.items():
-        other = b.norms.get(name)
+    for name, norm in one.norms.items():
+        other = two.norms.get(name)
         if other is not None and norm.kind != other.kind:
             yield Obstacle(f"norm {name}", norm.kind, other.kind, _ALIKE)
             break
-    for name in a.constants:
-        if name in b.constants and a.constants[name] != b.constants[name]:
-            yield Obstacle(name, a.constants[name], b.constants[name], _ALIKE)
-    if a.tied != b.tied:
+    for name in one.constants:
+        if name in two.constants and one.constants[name] != two.constants[name]:
+            yield Obstacle(name, one.constants[name], two.constants[name], _ALIKE)
+    if a.spec.tied != b.spec.tied:
         step = "nothing to do: both are untied first, and the results are untied"
-        yield Obstacle("tied embeddings", a.tied, b.tied, step, blocks=False)
+        yield Obstacle("tied embeddings", a.spec.tied, b.spec.tied, step, blocks=False)

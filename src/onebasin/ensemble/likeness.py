@@ -87,20 +87,19 @@ class Likeness:
 
 def likeness(a: Model, b: Model) -> Likeness:
     """Compare the models layer by layer; of unequal depth, every layer of the shallower with its nearest."""
-    stacks = _stacks(a), _stacks(b)
+    theirs = _stacks(b)
     layers: list[LayerLikeness] = []
     equal = True
-    for stack in filter(stacks[1].__contains__, stacks[0]):
-        one, two = stacks[0][stack], stacks[1][stack]
-        if not _alike(a, b, one[min(one)], two[min(two)]):
+    for stack, one in _stacks(a).items():
+        two = theirs.get(stack)
+        if two is None or not _alike(a, b, one[min(one)], two[min(two)]):
             continue
         equal &= len(one) == len(two)
         for i, j in _partners(a, b, one, two):
             tensors = _cosines(a, b, {rest: (one[i][rest], two[j][rest]) for rest in _alike(a, b, one[i], two[j])})
             if tensors:
                 layers.append(LayerLikeness(f"{stack}.{i}", f"{stack}.{j}", median(tensors.values()), tensors))
-    outside = _outside(a), _outside(b)
-    shared = _cosines(a, b, {x: (x, x) for x in _alike(a, b, outside[0], outside[1])})
+    shared = _cosines(a, b, {x: (x, x) for x in _alike(a, b, _outside(a), _outside(b))})
     return Likeness(tuple(layers), shared, equal)
 
 

@@ -15,7 +15,7 @@ from onebasin.checkpoint.views import read_leaf
 from onebasin.errors import Diverged
 from onebasin.healing.options import Healing
 from onebasin.learn.optimizer import rate
-from onebasin.processes.devices import own_device
+from onebasin.processes.devices import own_device, random_numbers
 from onebasin.processes.world import World
 from onebasin.tasks import IGNORED, Training
 from onebasin.tasks.batches import MixedBatches
@@ -38,9 +38,7 @@ def heal(
     wide = torch.float64 if options.dtype == "float64" else torch.float32
     model = stock_model(checkpoint, wide).to(device)
     world.average((p.data for p in model.parameters()), 1)  # the same in all processes, whatever they round
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(options.seed + world.rank)
+    with random_numbers(options.seed + world.rank, device):
         losses = _train(model.train(options.dropout), data, options, device, world, tick)
     return _with_weights(checkpoint, model), losses
 

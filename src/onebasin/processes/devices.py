@@ -87,3 +87,13 @@ def quick_products() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def random_numbers(seed: int, device: torch.device) -> Iterator[None]:
+    """The numbers that torch draws follow from a seed, while open; afterwards they go on from where they were."""
+    import torch
+
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield

@@ -93,9 +93,8 @@ def ternary(surface: Mapping[str, Any]) -> str:
 
     One triangle is coloured by the loss, one by the metric that says most.
     """
-    if len(surface["shares"][0]) != 3:
-        found = len(surface["shares"][0])
-        raise OnebasinError("A triangle has three corners", expected="three models", found=found)
+    if len(surface["vertices"]) != 3:
+        raise OnebasinError("A triangle has three corners", expected=3, found=len(surface["vertices"]))
     points, barrier = surface["points"], surface["barrier"]
     metric = next((name for name in (*METRICS, *points[0]["metrics"]) if name in points[0]["metrics"]), None)
     values: dict[str, Callable[[Any], float]] = {"loss (nats)": lambda point: point["loss"]}

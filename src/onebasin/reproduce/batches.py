@@ -15,13 +15,11 @@ HELD = 64  # windows of the validation text
 Batch = tuple[dict[str, Tensor], Tensor]  # inputs and labels
 
 
-def endless(
-    data: Tensors, length: int | None, size: int, seeds: Sequence[int], device: torch.device
-) -> Iterator[Batch]:
+def endless(data: Tensors, length: int, size: int, seeds: Sequence[int], device: torch.device) -> Iterator[Batch]:
     """Windows from anywhere in the text; or images, epoch after epoch, cropped, flipped and in other colours."""
     orders = [Generator().manual_seed(seed) for seed in seeds]
     if "train.ids" in data:
-        ids, window = data["train.ids"].to(device), torch.arange((length or 0) + 1, device=device)
+        ids, window = data["train.ids"].to(device), torch.arange(length + 1, device=device)
         while True:
             starts = torch.stack([torch.randint(len(ids) - len(window), (size,), generator=g) for g in orders])
             yield asked(data, ids[starts.to(device)[..., None] + window].long(), orders[0])
@@ -34,9 +32,9 @@ def endless(
             yield {"pixel_values": normalised(augmented).unflatten(0, rows.shape)}, labels[rows]
 
 
-def held_back(data: Tensors, length: int | None, models: int, device: torch.device) -> Iterator[Batch]:
+def held_back(data: Tensors, length: int, models: int, device: torch.device) -> Iterator[Batch]:
     """Windows of the validation text, side by side, the same for every model."""
-    ids, window = data["valid.ids"].to(device), torch.arange((length or 0) + 1, device=device)
+    ids, window = data["valid.ids"].to(device), torch.arange(length + 1, device=device)
     count = min(HELD, len(ids) // len(window))
     starts = torch.arange(count, device=device) * ((len(ids) - len(window)) // count)
     drawn = Generator().manual_seed(0)

@@ -74,16 +74,16 @@ def normalised(pixels: Tensor) -> Tensor:
     return (pixels - mean) / deviation
 
 
-def as_task(name: str, tensors: Tensors, split: str, length: int | None, samples: int | None) -> Task:
+def as_task(name: str, tensors: Tensors, split: str, length: int, samples: int | None) -> Task:
     """A split as a task: images, or windows of `length` tokens, evenly spaced; `samples` at most."""
     about = {"source": name, "split": split}
     if "train.pixels" in tensors:
         pixels, labels = (tensors[f"{split}.{part}"][:samples] for part in ("pixels", "labels"))
         return Task(f"{name}:{split}", CLASSIFICATION, {"pixel_values": normalised(pixels / 255)}, labels, about)
-    ids, size = tensors[f"{split}.ids"].long(), length or 0
-    room = len(ids) - size - 1
-    count = max(1, min(samples or WINDOWS, len(ids) // (size + 1)))
-    windows = ids[torch.arange(count)[:, None] * (room // count) + torch.arange(size + 1)]
+    ids = tensors[f"{split}.ids"].long()
+    room = len(ids) - length - 1
+    count = max(1, min(samples or WINDOWS, len(ids) // (length + 1)))
+    windows = ids[torch.arange(count)[:, None] * (room // count) + torch.arange(length + 1)]
     inputs, labels = asked(tensors, windows, Generator().manual_seed(0))
     if "gap" in tensors:
         return Task(f"{name}:{split}", MASKED, inputs, labels, about)

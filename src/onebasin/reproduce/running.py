@@ -100,7 +100,7 @@ class Run:
             if training.base is not None and member.fresh is not None:
                 renew(models[-1], self.out / MODELS / training.base, member.fresh)
         tensors = read(self.out / "data" / f"{training.data}.safetensors")
-        seeds, length = [member.seed for member in members], training.model.get("length")
+        seeds, length = [member.seed for member in members], training.model.get("length", 0)
 
         def tick(step: str, done: float = 0, total: float = 0) -> None:
             self.tick(f"training {len(members)} models like {members[0].name}, {step}", done, total)

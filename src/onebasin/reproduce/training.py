@@ -140,7 +140,7 @@ def _product(conv: nn.Conv2d, x: Tensor) -> Tensor:
 
 
 def train(
-    models: Sequence[PreTrainedModel], data: Tensors, length: int | None, course: Course, seeds: Sequence[int],
+    models: Sequence[PreTrainedModel], data: Tensors, length: int, course: Course, seeds: Sequence[int],
     device: torch.device, tick: Tick, progress: Progress | None = None,
 ) -> list[PreTrainedModel]:  # fmt: skip
     """Train them all; the weights of `models` are where they begin, and each seed orders the data its own way.

@@ -41,7 +41,7 @@ def rows_task(
     if isinstance(reads, Images):
         images = column("image")
         pictures = [lambda i=i: as_pixels(rows[i][images], reads.channels) for i in range(len(rows))]
-        labels = [0] * len(rows) if kind == EMBEDDINGS else label_ids(list(rows[column("label")]), checkpoint, name)
+        labels = None if kind == EMBEDDINGS else label_ids(list(rows[column("label")]), checkpoint, name)
         return image_task(pictures, labels, checkpoint, name, about, samples)
     texts = list(rows[column("text")])
     if kind in (LANGUAGE, MASKED):

@@ -51,12 +51,12 @@ def reads_images(checkpoint: Checkpoint) -> Images:
 
 
 def image_task(
-    pictures: Sequence[Callable[[], Pixels]], labels: Sequence[int], checkpoint: Checkpoint, name: str,
+    pictures: Sequence[Callable[[], Pixels]], labels: Sequence[int] | None, checkpoint: Checkpoint, name: str,
     about: Mapping[str, Any], samples: int | None,
 ) -> Task:  # fmt: skip
     """The first N images (uint8, height × width × channels), resized where needed, rescaled and normalised.
 
-    A model without a head has no labels.
+    Labels of a model without a head do not count.
 
     x = (pixel · rescale_factor − image_mean) / image_std, as `preprocessor_config.json` says; without one 1/255, ½, ½.
     """
@@ -65,11 +65,10 @@ def image_task(
     count = min(len(pictures), LARGEST) if samples is None else samples
     if count < 1 or count > len(pictures):
         raise too_few(count, len(pictures), name)
-    targets = torch.tensor(labels, dtype=torch.long)
-    if kind == CLASSIFICATION:
+    targets = torch.full((count,), IGNORED)
+    if labels is not None and kind == CLASSIFICATION:
+        targets = torch.tensor(labels, dtype=torch.long)
         check_labels(targets, checkpoint, name)
-    else:
-        targets = torch.full_like(targets, IGNORED)
     rules = _rules(checkpoint)
     pixels = torch.from_numpy(np.stack([_fitted(picture(), reads, rules) for picture in pictures[:count]]))
     x = pixels.permute(0, 3, 1, 2).float()

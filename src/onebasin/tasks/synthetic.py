@@ -21,6 +21,7 @@ from torch import Tensor
 from onebasin.checkpoint import Checkpoint
 from onebasin.checkpoint.stock import ended, stock_model
 from onebasin.errors import BadTask
+from onebasin.processes.devices import random_numbers
 from onebasin.spec import Images
 from onebasin.tasks.images import image_task, reads_images
 from onebasin.tasks.task import IGNORED, LANGUAGE, MADE, SYNTHETIC, Task, head_of, too_few
@@ -72,15 +73,14 @@ def _pictures(checkpoint: Checkpoint, samples: int, seed: int) -> Task:
     reads = reads_images(checkpoint)
     pictures = [partial(dead_leaves, i, seed, reads.height, reads.width, reads.channels) for i in range(samples)]
     about = {"source": "synthetic: dead leaves", "seed": seed}
-    return image_task(pictures, [0] * samples, checkpoint, SYNTHETIC, about, samples).unlabelled()
+    return image_task(pictures, None, checkpoint, SYNTHETIC, about, samples)
 
 
 def _windows(models: Sequence[Checkpoint], samples: int, length: int, seed: int, device: torch.device | str) -> Task:
     """Sampled from each model in turn, at temperature 1, from its first token or any."""
     shares = [len(range(i, samples, len(models))) for i in range(len(models))]
     made = []
-    with torch.random.fork_rng(devices=[] if torch.device(device).type == "cpu" else None):
-        torch.manual_seed(seed)
+    with random_numbers(seed, torch.device(device)):
         for checkpoint, share in zip(models, shares, strict=True):
             if share:
                 model = stock_model(checkpoint, torch.float32).to(device)
