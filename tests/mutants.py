@@ -67,7 +67,8 @@ EQUIVALENT = {
     "ensemble/likeness.py _partners: min → max": "the layers of a model are alike",
     "linalg/orthogonal.py _Polar.backward: m > n → (m >= n)": "a square matrix has nothing outside of its columns",
     "linalg/orthogonal.py _Polar.backward: m < n → (m <= n)": "nor outside of its rows",
-    "moving/blocks.py Where._has_pace: group.keys[0] in own.paces → (group.keys[0] not in own.paces)": "the same numbers by a longer way",
+    "moving/blocks.py Where._has_pace: group.keys[0] in own.paces → "
+    "(group.keys[0] not in own.paces)": "the same numbers by a longer way",
     "ensemble/aligned.py Aligned.merged: 1.0 → 10.0": "shares are divided by their sum",
     "moving/latents.py CayleyChart.settle: 1 → 2": "the matrix is square",
     "tasks/batches.py Batches.__call__: _seed(self.seed, n) * self.world.size + self.world.rank → "

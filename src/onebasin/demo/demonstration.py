@@ -75,7 +75,7 @@ def carry_out(folder: Path, document: dict[str, Any], b: Path, out: Path | None,
     """Run a recipe on `a` and another model."""
     write = {} if out is None else {"write": {"out": str(out)}}
     models = [str(folder / "a"), str(b)]
-    return run(parse({"onebasin": FORMAT, "models": models, "device": "cpu", **document, **write}), tick)
+    return run(parse({"onebasin": FORMAT, "models": models, "device": "cpu", **document, **write}), tick, keep=False)
 
 
 def measured(variant: Variant, folder: Path, method: str, b: Path, seconds: float, tick: Tick) -> dict[str, Any]:

@@ -47,21 +47,21 @@ ALONE = Merging()  # an alignment without a merge
 
 
 def run(
-    recipe: Recipe, tick: Tick = silent, *, resume: bool = False, overwrite: bool = False,
+    recipe: Recipe, tick: Tick = silent, *, resume: bool = False, overwrite: bool = False, keep: bool = True,
     say: Callable[[str], None] = lambda text: None, told: Callback | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Check, align or measure, write.  Returns the certificate, or the curve or surface with its barrier.
 
-    `resume` goes on with learning that was interrupted: its state lies beside the output folder until that is written.
-    `overwrite` replaces an earlier output.  `say` is told which method is taken where the recipe names none, and `told`
-    how learning goes.  Several processes share learning and nothing else: the first does the rest, and the others get
-    nothing back.
+    `resume` goes on with learning that was interrupted: its state lies beside the output folder until that is written;
+    without `keep` there is none.  `overwrite` replaces an earlier output.  `say` is told which method is taken where
+    the recipe names none, and `told` how learning goes.  Several processes share learning and nothing else: the first
+    does the rest, and the others get nothing back.
     """
     if rank() and not recipe.learns:
         return {}
     together = processes(pick_device(recipe.device)) if recipe.learns else nullcontext(World())
     with together as world, keep_warnings() as notes:
-        state = Path(f"{recipe.write.out}.state") if not isinstance(recipe, Barrier) else None
+        state = Path(f"{recipe.write.out}.state") if keep and not isinstance(recipe, Barrier) else None
         plan = _checked(recipe, state, tick, world, resume=resume, overwrite=overwrite)
         if isinstance(recipe, Barrier):
             return _measure(plan, recipe, notes, tick)
