@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.pages import DOCS, check_part, results
+from helpers.pages import DOCS, README, check_part, prose, results
 
 HEADER = "| model | accuracy | error | seconds |\n"
 TASKS = {"text": ("wiki", "python"), "images": ("first", "second"), "topics": ("first", "second")}
@@ -47,6 +47,16 @@ def test_the_table_of_training_that_goes_on(setting):
         lines.append(f"| {start} | {' | '.join(cells)} |")
     header = f"| {setting}, trained on from | {' | '.join(f'{n:,} steps' for n in steps)} |\n|---|---|---|---|\n"
     check_part(DOCS / "worth.md", header, "\n\n", "\n".join(lines))
+
+
+def test_the_first_sentences_on_experts_quote_the_table():
+    better, plain, auto, both = (
+        f"{results('worth')['text'][row]['loss']['mean']:.2f}" for row in ("B", "plain average", "auto", "ensemble")
+    )
+    assert f"mean loss of {better} on both, their plain average {plain}, both run together {both}" in prose(README)
+    assert f"one model of them that has {auto}" in prose(README)
+    rest = f"the better of the two has {better}, their plain average {plain}, both run together {both}"
+    assert f"mean loss of {auto}; {rest}" in prose(DOCS / "worth.md")
 
 
 def test_what_is_said_of_merges_that_pay():
