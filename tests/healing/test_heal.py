@@ -48,19 +48,22 @@ def test_no_steps_are_no_change(tmp_path):
     assert heal(a, taught_by(a, 32), Healing(steps=0), device=CPU) == (a, [])
 
 
-def test_a_step_is_one_of_adamw_on_the_task_loss(tmp_path):
-    """One batch with all samples; written out with torch alone."""
+def test_steps_are_those_of_adamw_on_the_task_loss(tmp_path):
+    """All samples in every batch; two steps of warm-up and two of a half cosine, written out with torch alone."""
     a, b = write_pair(tmp_path, NAMES[1])
     task = taught_by(a, 8)
-    found = healed(b, task, steps=1, batch=8, warmup=0.0, clip=0.5, weight_decay=0.1, dropout=False)
+    found = healed(b, task, steps=4, batch=8, warmup=0.5, clip=0.5, weight_decay=0.1, dropout=False)
     model = stock_model(b)
-    adam = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0.1)
-    torch.nn.functional.cross_entropy(model(**task.inputs).logits, task.labels).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-    adam.step()
+    adam = torch.optim.AdamW(model.parameters(), weight_decay=0.1)
+    for rate in (1 / 3, 2 / 3, 1, 1 / 2):
+        adam.param_groups[0]["lr"] = 3e-3 * rate
+        model.zero_grad()
+        torch.nn.functional.cross_entropy(model(**task.inputs).logits, task.labels).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        adam.step()
     own = dict(model.named_parameters())
     for name, p in stock_model(found).named_parameters():
-        torch.testing.assert_close(p, own[name])
+        torch.testing.assert_close(p, own[name], rtol=0, atol=1e-9)
     assert not stock_model(b).classifier.weight.equal(own["classifier.weight"])  # the control
 
 
