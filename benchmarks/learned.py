@@ -27,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -234,14 +235,18 @@ def kept_run(folder: Path, device: str, job: Job) -> dict[str, Any]:
     """What a run found, now or before."""
     if TINY:
         return run(folder, device, job)
-    name = hashlib.sha256(json.dumps(job).encode()).hexdigest()[:16]
-    file, state = KEPT / f"{name}.json", KEPT / name
+    return remembered(KEPT, job, lambda state: run(folder, device, job, state))
+
+
+def remembered(folder: Path, key: Any, find: Callable[[Path], Any]) -> Any:
+    """What `find` makes of the key, now or before; it has a place for its state until it is done."""
+    name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+    file, state = folder / f"{name}.json", folder / name
     if not file.is_file():
-        found = run(folder, device, job, state)
+        found = find(state)
         file.write_text(json.dumps(found))
-        shutil.rmtree(state)
-    kept: dict[str, Any] = json.loads(file.read_text())
-    return kept
+        shutil.rmtree(state, ignore_errors=True)
+    return json.loads(file.read_text())
 
 
 def run(folder: Path, device: str, job: Job, state: Path | None = None) -> dict[str, Any]:

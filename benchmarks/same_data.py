@@ -1,11 +1,11 @@
 """Two language models of the same data made one: how much worse is it than the two?
 
-    python benchmarks/run.py same_data                            an hour of one GPU
+    python benchmarks/run.py same_data                            all of it; a GPU
     ONEBASIN_WORKERS=10 python benchmarks/run.py same_data        so many runs side by side
     ONEBASIN_TINY=1 python benchmarks/run.py same_data            a few steps, to try the file
 
-*Excess* is the loss of the average of both, share 1/2, less the mean loss of the two, in nats per byte.  Every way of
-`WAYS` learns on the training split of WikiText-2 from activation matching; the one with the least excess on text held
+*Excess* is the loss of the average of both, share 1/2, less the mean loss of the two, in nats per byte.  Every one of
+`ways` learns on the training split of WikiText-2 from activation matching; the one with the least excess on text held
 back from that split is the one that is chosen.  It is measured for the pairs of the zoo, three seeds of the order of
 the data, and for a pair of new seeds that nothing was chosen on: excess on 1,000 windows of 256 bytes of the validation
 split.
@@ -13,7 +13,6 @@ split.
 Runs are kept in the folder .same_data beside this file: type the same again to go on.  Without it they begin anew.
 """
 
-import hashlib
 import json
 import os
 import subprocess
@@ -24,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learned import DEFAULT, HELD, SCALED, SMALL, TINY, loss_of, opened, with_gains
+from learned import DEFAULT, HELD, SCALED, SMALL, TINY, loss_of, opened, remembered, with_gains
 from matching import NEEDS as NEEDS
 from matching import PROBES, SHARED, write_data
 
@@ -103,17 +102,13 @@ def train(folder: Path, pair: str, seed: int) -> None:
 
 
 def kept_run(folder: Path, job: Job) -> dict[str, float]:
-    """What a run found, now or before."""
-    text = json.dumps([*job, ways(job.pair)[job.way], SMALL])
-    file = KEPT / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    if not file.is_file():
-        file.write_text(json.dumps(run(folder, job)), encoding="utf-8")
-        print(*job, file.read_text(encoding="utf-8"), file=sys.stderr, flush=True)
-    found: dict[str, float] = json.loads(file.read_text(encoding="utf-8"))
+    key = [*job, ways(job.pair)[job.way], SMALL]
+    found: dict[str, float] = remembered(KEPT, key, lambda state: run(folder, job, state))
+    print(*job, json.dumps(found), file=sys.stderr, flush=True)
     return found
 
 
-def run(folder: Path, job: Job) -> dict[str, float]:
+def run(folder: Path, job: Job, state: Path) -> dict[str, float]:
     import torch
 
     from onebasin.ensemble.ensemble import Ensemble
@@ -128,7 +123,7 @@ def run(folder: Path, job: Job) -> dict[str, float]:
     data, held = training(task).split(20 if TINY else HELD[kind])
     start = Activation().run(Ensemble.of((a, b)), task.first(20 if TINY else PROBES[kind]), here)
     method = Learned(**{**ways(job.pair)[job.way], "seed": job.seed, **SMALL})
-    merged = method.refine(start, data, held, here).merged()
+    merged = method.refine(start, data, held, Running(torch.device(device), state)).merged()
     found = {}
     for name, samples in (("held back", held), ("validation", test)):
         losses = [loss_of(model, samples, device) for model in (a, b, merged)]

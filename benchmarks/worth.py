@@ -21,8 +21,7 @@ experts were there, in steps of training of the same setting, by the seconds of 
 What is done is kept in the folder .worth beside this file, row by row: type the same again to go on, and with
 ONEBASIN_SECONDS no row is begun after that time.  Settings and seeds can run side by side in processes of their own,
 once the data are there (ONEBASIN_SECONDS=0 writes them alone); every run writes the result from all that is there.
-Without the folder it begins anew.  ONEBASIN_TINY=1 takes small
-models and few steps, to try the file on any machine.
+Without the folder it begins anew.  ONEBASIN_TINY=1 takes small models and few steps, to try the file on any machine.
 """
 
 import json
@@ -49,17 +48,10 @@ STEPS = (2, 4) if TINY else (300, 1000, 2500)  # of training after a merge, and 
 PLAIN, ALIGNED, NOTHING, ENSEMBLE = "plain average", "aligned", "from nothing", "ensemble"
 WITH_SHARES = f"{ALIGNED}, shares"
 STARTS = ("A", "B", PLAIN, ALIGNED)
-
-
-def rows() -> list[str]:
-    """All of them, shorter trainings first: a run that is cut short has whole curves up to a point."""
-    found = ["A", "B", PLAIN, ENSEMBLE, "weight", ALIGNED, "auto", WITH_SHARES]
-    for steps in STEPS:
-        found += [*(f"{start}, then {steps}" for start in STARTS), f"{NOTHING}, {steps}"]
-    return found
-
-
-ROWS = rows()
+ROWS = [  # shorter trainings first: a run that is cut short has whole curves up to a point
+    "A", "B", PLAIN, ENSEMBLE, "weight", ALIGNED, "auto", WITH_SHARES,
+    *(row for steps in STEPS for row in (*(f"{start}, then {steps}" for start in STARTS), f"{NOTHING}, {steps}")),
+]  # fmt: skip
 RATE = 0.3  # of the learning rate that the experts were trained with, for training that goes on
 BEGUN = time.monotonic()
 

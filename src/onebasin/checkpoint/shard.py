@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from onebasin.checkpoint.write import Planned
 
 STEP = 8  # the numbers begin at a multiple of so many bytes
-EACH = 2**26
+EACH = 2**26  # bytes in the file: so much for each of those at once, together; a larger tensor than that goes alone
 AT_ONCE = {"cpu": 2, "cuda": 4}
-"""How many tensors are made and written at once; of `EACH` so many bytes in the file, on average: a larger one goes
-alone where that is more than all may have.
+"""How many tensors are made and written at once.
 
 On a CPU one is on its way to the disk while the next is made; from a GPU reading, both copies and writing overlap.
 """

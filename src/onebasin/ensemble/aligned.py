@@ -147,10 +147,10 @@ class Aligned(Shared):
 
     def save_maps(self, folder: Path) -> None:
         """Write the alignment of B, or those of all models where there are more; and the paces of an average."""
-        if "universe" in self.course:
-            save_universe(self.ensemble.models, self.alignments, self.course["universe"], folder)
-        else:
+        if len(self.moves) == 2 and "universe" not in self.course:
             self.alignment.save(folder)
+        else:
+            save_universe(self.ensemble.models, self.alignments, self.course["universe"], folder)
         if self.paces:
             save_paces(self.paces, folder)
 
